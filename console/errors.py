@@ -1,0 +1,105 @@
+"""Failures a person can act on.
+
+ConsoleError                 what failed and why; `hint` is the next thing to do
+├── BadInput                 a value, file or option the person gave cannot be used
+│   └── BadKubeconfig        the kubeconfig is missing, broken, or names what does not exist
+├── Refused                  the API server answered, and the answer is no
+│   ├── NotAllowed           403: the account may not do this
+│   ├── NotLoggedIn          401: the token or certificate is refused or has expired
+│   ├── NotFound             404: the object, or the whole API, is not there
+│   ├── Conflict             409: it exists already, or somebody changed it first
+│   └── Gone                 410: the resource version is too old; list again
+├── Unreachable              no answer: network, TLS, DNS, time-out
+├── Unreadable               something answered with what cannot be understood
+├── ReleaseFailed            Helm could not render, install or remove a release
+└── ProgramFailed            a command in a pod ended with an error
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ConsoleError(Exception):
+    """What failed and why, in one sentence; `hint` says what to do next."""
+
+    exit_code: ClassVar[int] = 1
+    """What a plain command exits with when this ends it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class BadInput(ConsoleError):
+    """A value, file or option the person gave cannot be used."""
+
+    exit_code = 2
+
+
+class BadKubeconfig(BadInput):
+    """The kubeconfig is missing, broken, or names what does not exist."""
+
+
+class Refused(ConsoleError):
+    """The API server answered, and the answer is no.
+
+    `status` is the HTTP status, `reason` the machine word of the Status object ("Forbidden", "AlreadyExists").
+    `retry_after` is in seconds, 0 when the server named none.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, status: int = 0, reason: str = "", retry_after: float = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class NotAllowed(Refused):
+    """403: the account may not do this."""
+
+    exit_code = 3
+
+
+class NotLoggedIn(Refused):
+    """401: the token or certificate is refused or has expired."""
+
+    exit_code = 3
+
+
+class NotFound(Refused):
+    """404: the object, or the whole API, is not there."""
+
+
+class Conflict(Refused):
+    """409: it exists already, or somebody changed it first."""
+
+
+class Gone(Refused):
+    """410: the resource version is too old; list again."""
+
+
+class Unreachable(ConsoleError):
+    """No answer: network, TLS, DNS, time-out."""
+
+    exit_code = 4
+
+
+class Unreadable(ConsoleError):
+    """Something answered with what cannot be understood."""
+
+
+class ReleaseFailed(ConsoleError):
+    """Helm could not render, install or remove a release."""
+
+
+class ProgramFailed(ConsoleError):
+    """A command in a pod ended with an error; `code` is its exit code."""
+
+    def __init__(self, message: str, hint: str = "", *, code: int = 1) -> None:
+        super().__init__(message, hint)
+        self.code = code

@@ -1,0 +1,1 @@
+"""What is seen and pressed: Textual screens and the plain commands. Everything known of a cluster comes from `console`."""
