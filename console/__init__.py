@@ -1,0 +1,13 @@
+"""What is known of a cluster and what can be done to it; no user interface.
+
+From top to bottom, each layer knowing only those below it:
+
+    session                     one connection, from login to logout; the only door for screens
+    launch                      a recipe and its values -> a Helm release
+    store, cluster/, helm       single objects in, whole pictures out; the Kubernetes API; the Helm SDK
+    practice/                   a cluster of our own to practise on; knows none of the others
+    parsers/                    outside form in (bytes), model out; pure functions
+    models/                     frozen shapes and the arithmetic on them
+    settings, assets            what was asked for at the start; where chart/ and launchers/ are
+    errors                      failures a person can act on
+"""
