@@ -1,0 +1,177 @@
+"""The kinds of object the practice cluster serves: their groups, versions, names and scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One kind as the API serves it; ``version`` is the one it is stored in, ``versions`` all that are served."""
+
+    group: str
+    version: str
+    versions: tuple[str, ...]
+    plural: str
+    kind: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    status: bool = False
+    custom: bool = False
+    """Defined by a CustomResourceDefinition: no strategic merge patch, no table columns of its own but the printed."""
+    generation: bool = False
+    """Whether metadata.generation counts changes of the wish."""
+    categories: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion its stored objects carry."""
+        return self.at(self.version)
+
+    def at(self, version: str) -> str:
+        """Return the apiVersion of one served version: ``v1``, ``batch/v1``."""
+        return f"{self.group}/{version}" if self.group else version
+
+    @property
+    def qualified(self) -> str:
+        """The name error texts use: ``pods``, ``jobs.batch``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def singular(self) -> str:
+        """The lower-case kind, which kubectl takes as a name."""
+        return self.kind.lower()
+
+    def __repr__(self) -> str:
+        return f"Resource({self.qualified})"
+
+
+def _core(plural: str, kind: str, *short: str, namespaced: bool = True, status: bool = False) -> Resource:
+    groups = ("all",) if plural in ("pods", "services") else ()
+    counted = plural == "pods"
+    return Resource(
+        "", "v1", ("v1",), plural, kind, namespaced, short, status=status, generation=counted, categories=groups
+    )
+
+
+def _kueue(plural: str, kind: str, *short: str, namespaced: bool = False, status: bool = True) -> Resource:
+    return Resource(
+        "kueue.x-k8s.io",
+        "v1beta2",
+        ("v1beta2", "v1beta1"),
+        plural,
+        kind,
+        namespaced,
+        short,
+        status=status,
+        custom=True,
+        generation=True,
+    )
+
+
+def _group(
+    group: str, plural: str, kind: str, *short: str, namespaced: bool = True, status: bool = False, version: str = "v1"
+) -> Resource:
+    return Resource(group, version, (version,), plural, kind, namespaced, short, status=status)
+
+
+def _counted(group: str, version: str, plural: str, kind: str, *short: str, custom: bool = True) -> Resource:
+    return Resource(group, version, (version,), plural, kind, True, short, status=True, custom=custom, generation=True)
+
+
+NODES = _core("nodes", "Node", "no", namespaced=False, status=True)
+PODS = _core("pods", "Pod", "po", status=True)
+EVENTS = _core("events", "Event", "ev")
+NAMESPACES = _core("namespaces", "Namespace", "ns", namespaced=False, status=True)
+SERVICES = _core("services", "Service", "svc", status=True)
+ENDPOINTS = _core("endpoints", "Endpoints", "ep")
+CONFIGMAPS = _core("configmaps", "ConfigMap", "cm")
+SECRETS = _core("secrets", "Secret")
+SERVICEACCOUNTS = _core("serviceaccounts", "ServiceAccount", "sa")
+PERSISTENTVOLUMES = _core("persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True)
+PERSISTENTVOLUMECLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True)
+RESOURCEQUOTAS = _core("resourcequotas", "ResourceQuota", "quota", status=True)
+
+JOBS = _counted("batch", "v1", "jobs", "Job", custom=False)
+JOBSETS = _counted("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+PROVISIONINGREQUESTS = _counted(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", "provreq", "provreqs"
+)
+
+CLUSTERQUEUES = _kueue("clusterqueues", "ClusterQueue", "cq")
+LOCALQUEUES = _kueue("localqueues", "LocalQueue", "queue", "queues", "lq", namespaced=True)
+WORKLOADS = _kueue("workloads", "Workload", "kwl", "kueueworkload", "kueueworkloads", namespaced=True)
+RESOURCEFLAVORS = _kueue("resourceflavors", "ResourceFlavor", "flavor", "flavors", "rf", status=False)
+TOPOLOGIES = _kueue("topologies", "Topology", "topo", status=False)
+COHORTS = _kueue("cohorts", "Cohort", "co")
+ADMISSIONCHECKS = _kueue("admissionchecks", "AdmissionCheck", "ac")
+WORKLOADPRIORITYCLASSES = _kueue("workloadpriorityclasses", "WorkloadPriorityClass", "wpc", status=False)
+PROVISIONINGREQUESTCONFIGS = _kueue("provisioningrequestconfigs", "ProvisioningRequestConfig", "prc", status=False)
+
+PRIORITYCLASSES = _group("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", namespaced=False)
+STORAGECLASSES = _group("storage.k8s.io", "storageclasses", "StorageClass", "sc", namespaced=False)
+LEASES = _group("coordination.k8s.io", "leases", "Lease")
+ROLES = _group("rbac.authorization.k8s.io", "roles", "Role")
+ROLEBINDINGS = _group("rbac.authorization.k8s.io", "rolebindings", "RoleBinding")
+CLUSTERROLES = _group("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTERROLEBINDINGS = _group("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+NETWORKPOLICIES = _group("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol")
+ENDPOINTSLICES = _group("discovery.k8s.io", "endpointslices", "EndpointSlice")
+CUSTOMRESOURCEDEFINITIONS = _group(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    "crd",
+    "crds",
+    namespaced=False,
+    status=True,
+)
+
+RESOURCES: tuple[Resource, ...] = (
+    NODES,
+    PODS,
+    EVENTS,
+    NAMESPACES,
+    SERVICES,
+    ENDPOINTS,
+    CONFIGMAPS,
+    SECRETS,
+    SERVICEACCOUNTS,
+    PERSISTENTVOLUMES,
+    PERSISTENTVOLUMECLAIMS,
+    RESOURCEQUOTAS,
+    JOBS,
+    JOBSETS,
+    PROVISIONINGREQUESTS,
+    CLUSTERQUEUES,
+    LOCALQUEUES,
+    WORKLOADS,
+    RESOURCEFLAVORS,
+    TOPOLOGIES,
+    COHORTS,
+    ADMISSIONCHECKS,
+    WORKLOADPRIORITYCLASSES,
+    PROVISIONINGREQUESTCONFIGS,
+    PRIORITYCLASSES,
+    STORAGECLASSES,
+    LEASES,
+    ROLES,
+    ROLEBINDINGS,
+    CLUSTERROLES,
+    CLUSTERROLEBINDINGS,
+    NETWORKPOLICIES,
+    ENDPOINTSLICES,
+    CUSTOMRESOURCEDEFINITIONS,
+)
+
+BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
+"""(group, kind) -> resource, for owner references and manifests."""
+
+BY_PLURAL: dict[tuple[str, str], Resource] = {(resource.group, resource.plural): resource for resource in RESOURCES}
+"""(group, plural) -> resource, for paths."""
+
+
+def resource_of(obj: dict[str, object]) -> Resource:
+    """Return the resource of an object by its apiVersion and kind; KeyError when it is not served."""
+    group, _, _ = str(obj["apiVersion"]).rpartition("/")
+    return BY_KIND[group, str(obj["kind"])]

@@ -1,0 +1,21 @@
+"""What was asked for at the start, read once and passed down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to reach the cluster, and what may be done there."""
+
+    kubeconfig: Path | None = None
+    """A file of its own (practice cluster, --kubeconfig); None: KUBECONFIG, else ~/.kube/config, else in-cluster."""
+    context: str = ""
+    """Empty: the kubeconfig's current context."""
+    namespace: str = ""
+    """Where actions and lists of the plain commands take place; empty: the context's namespace."""
+    read_only: bool = False
+    practice: bool = False
+    """The cluster is the practice cluster, and every screen says so."""
