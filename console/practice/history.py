@@ -40,7 +40,7 @@ class History:
             self._forgotten[event.resource] = events.popleft().version
 
     def since(self, resource: Resource, version: int, newest: int) -> list[Event]:
-        """Return the events after ``version``; ApiError 410 when some of them are forgotten, 504 when none exists yet."""
+        """Return the events after ``version``; ApiError 410 when some are forgotten, 504 when none exists yet."""
         if version > newest:
             text = f"Too large resource version: {version}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

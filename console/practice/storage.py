@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Literal
 from uuid import UUID
 
 import msgspec
 
 from console.practice.history import Event, History
+from console.practice.lifecycle import (
+    check_preconditions,
+    copy_of,
+    grace_of,
+    keep_identity,
+    may_go,
+    only_status,
+    timestamp,
+    wish,
+    without_status,
+)
 from console.practice.refusal import ApiError, Object, already_exists, conflict, forbidden, not_found
 from console.practice.resources import NAMESPACES, NODES, PODS, Resource
+from console.practice.runtime import ContainerLog, Runtime
 
 __all__ = ["Admission", "ApiError", "ContainerLog", "Event", "Object", "Operation", "Resource", "Runtime", "Storage"]
 
@@ -22,20 +34,11 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 Admission = Callable[[Operation, Resource, Object, Object | None], Object]
 Listener = Callable[[Event], None]
 Key = tuple[str, str]
+Objects = list[Object]
+Events = list[Event]
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _FIRST_VERSION = 1000
-
-
-def copy_of(obj: Object) -> Object:
-    """Return a deep copy that may be changed."""
-    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
-    return copied
-
-
-def timestamp(seconds: float) -> str:
-    """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Storage:
@@ -51,7 +54,9 @@ class Storage:
         self._sorted: dict[Resource, list[Key]] = {}
         self._history = History(window)
         self._listeners: list[Listener] = []
-        self._encoded: dict[tuple[str, str], bytes] = {}
+        self._undelivered: deque[Event] = deque()
+        self._delivering = False
+        self._encoded: dict[str, dict[str, bytes]] = {}
 
     # reading
 
@@ -67,7 +72,7 @@ class Storage:
             raise not_found(resource, name)
         return found
 
-    def list(self, resource: Resource, namespace: str | None = None) -> list[Object]:
+    def list(self, resource: Resource, namespace: str | None = None) -> Objects:
         """Return the objects of a kind, of one namespace or of all, in order of namespace and name."""
         kept = self._objects.get(resource, {})
         keys = self._sorted.get(resource)
@@ -77,7 +82,7 @@ class Storage:
             return [kept[key] for key in keys if key[0] == namespace]
         return [kept[key] for key in keys]
 
-    def events_since(self, resource: Resource, version: int) -> list[Event]:
+    def events_since(self, resource: Resource, version: int) -> Events:
         """Return what happened after ``version``; ApiError 410 when that is no longer kept."""
         return self._history.since(resource, version, self.version)
 
@@ -87,10 +92,13 @@ class Storage:
 
     def encoded(self, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
         """Return the JSON of a stored object in one served form; made once per stored version."""
-        key = (obj["metadata"]["resourceVersion"], form)
-        found = self._encoded.get(key)
+        version = obj["metadata"]["resourceVersion"]
+        forms = self._encoded.get(version)
+        if forms is None:
+            forms = self._encoded[version] = {}
+        found = forms.get(form)
         if found is None:
-            found = self._encoded[key] = msgspec.json.encode(make(obj))
+            found = forms[form] = msgspec.json.encode(make(obj))
         return found
 
     def subscribe(self, callback: Listener) -> Callable[[], None]:
@@ -151,18 +159,18 @@ class Storage:
         if meta.get("uid") and meta["uid"] != before["uid"]:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
             raise conflict(resource, before["name"], why)
-        new = _only_status(old, copy_of(obj)) if subresource == "status" else _without_status(resource, old, obj)
-        _keep_identity(resource, new, old)
+        new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
+        keep_identity(resource, new, old)
         if not subresource:
             for admit in self.admission:
                 new = admit("UPDATE", resource, new, old)
         if new == old:
             return old
-        if resource.generation and not subresource and _wish(new) != _wish(old):
+        if resource.generation and not subresource and wish(new) != wish(old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if dry_run:
             return new
-        if _may_go(new):
+        if may_go(new):
             return self._drop(resource, new)
         return self._put("MODIFIED", resource, new, old)
 
@@ -197,14 +205,14 @@ class Storage:
         What holds it: finalizers (Foreground and Orphan add theirs), and for a pod on a node the kubelet.
         """
         old = self.get(resource, namespace, name)
-        _check_preconditions(resource, old["metadata"], uid, version)
+        check_preconditions(resource, old["metadata"], uid, version)
         for admit in self.admission:
             admit("DELETE", resource, old, old)
         if dry_run:
             return old
         draft = copy_of(old)
         meta = draft["metadata"]
-        grace = _grace(resource, old, grace_seconds)
+        grace = grace_of(resource, old, grace_seconds)
         finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
         if finalizer and finalizer not in meta.get("finalizers", ()):
             meta.setdefault("finalizers", []).append(finalizer)
@@ -255,8 +263,7 @@ class Storage:
         key = (meta.get("namespace", ""), meta["name"])
         kept = self._objects.setdefault(resource, {})
         if old is not None:
-            for form in resource.versions:
-                self._encoded.pop((old["metadata"]["resourceVersion"], f"{resource.group}/{form}"), None)
+            self._encoded.pop(old["metadata"]["resourceVersion"], None)
         if kind == "DELETED":
             del kept[key]
         else:
@@ -265,107 +272,24 @@ class Storage:
             self._sorted.pop(resource, None)
         event = Event(kind, resource, obj, self.version, old)
         self._history.add(event)
-        for listener in list(self._listeners):
-            listener(event)
+        self._undelivered.append(event)
+        self._deliver()
         return obj
+
+    def _deliver(self) -> None:
+        """Tell all listeners, in order: a listener that writes adds an event, it does not overtake one."""
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._undelivered:
+                event = self._undelivered.popleft()
+                for listener in list(self._listeners):
+                    listener(event)
+        finally:
+            self._delivering = False
 
     def _drop(self, resource: Resource, draft: Object) -> Object:
         meta = draft["metadata"]
         old = self.get(resource, meta.get("namespace"), meta["name"])
         return self._put("DELETED", resource, draft, old)
-
-
-def _wish(obj: Object) -> Object:
-    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
-
-
-def _only_status(old: Object, obj: Object) -> Object:
-    new = {**old, "metadata": dict(old["metadata"])}
-    if "managedFields" in obj["metadata"]:
-        new["metadata"]["managedFields"] = obj["metadata"]["managedFields"]
-    new.pop("status", None)
-    if "status" in obj:
-        new["status"] = obj["status"]
-    return new
-
-
-def _without_status(resource: Resource, old: Object, obj: Object) -> Object:
-    new = copy_of(obj)
-    if resource.status:
-        new.pop("status", None)
-        if "status" in old:
-            new["status"] = old["status"]
-    return new
-
-
-def _keep_identity(resource: Resource, new: Object, old: Object) -> None:
-    meta, before = new["metadata"], old["metadata"]
-    for name in ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"):
-        meta.pop(name, None)
-        if name in before:
-            meta[name] = before[name]
-    if "deletionGracePeriodSeconds" in before:
-        meta["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
-    if resource.namespaced:
-        meta["namespace"] = before["namespace"]
-    new["apiVersion"], new["kind"] = resource.api_version, resource.kind
-
-
-def _may_go(obj: Object) -> bool:
-    meta = obj["metadata"]
-    waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
-    return bool(waiting) and not meta.get("finalizers")
-
-
-def _check_preconditions(resource: Resource, meta: Object, uid: str, version: str) -> None:
-    if uid and uid != meta["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
-        raise conflict(resource, meta["name"], why)
-    if version and version != meta["resourceVersion"]:
-        why = "Precondition failed: ResourceVersion in precondition: "
-        why += f"{version}, ResourceVersion in object meta: {meta['resourceVersion']}"
-        raise conflict(resource, meta["name"], why)
-
-
-def _grace(resource: Resource, obj: Object, wanted: int | None) -> int:
-    if resource is not PODS or not obj.get("spec", {}).get("nodeName"):
-        return 0
-    if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-        return 0
-    if wanted is not None:
-        return max(wanted, 0)
-    return int(obj["spec"].get("terminationGracePeriodSeconds", 30))
-
-
-class ContainerLog(Protocol):
-    """What a container printed: lines that only grow, each with the epoch seconds it was printed at."""
-
-    lines: list[tuple[float, bytes]]
-    ended: bool
-
-    async def wait(self, after: int) -> None:
-        """Return when there are more than ``after`` lines, or the log has ended."""
-
-
-class Runtime(Protocol):
-    """The kubelets, as the API server reaches them."""
-
-    def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
-        """Return what a container printed, or its previous run; ApiError when there is none."""
-
-    async def exec(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        argv: list[str],
-        *,
-        tty: bool,
-        stdin: Any,
-        write: Callable[[int, bytes], Any],
-        resize: Any,
-    ) -> int:
-        """Run a command and return its exit code."""
-
-    async def dial(self, namespace: str, pod: str, port: int) -> tuple[Any, Any]:
-        """Open a byte stream to a port of a pod."""

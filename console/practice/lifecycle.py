@@ -1,0 +1,94 @@
+"""How a write changes the metadata of an object: what stays, what counts up, and when it may go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.practice.refusal import Object, conflict
+from console.practice.resources import PODS
+
+if TYPE_CHECKING:
+    from console.practice.resources import Resource
+
+
+def copy_of(obj: Object) -> Object:
+    """Return a deep copy that may be changed."""
+    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied
+
+
+def timestamp(seconds: float) -> str:
+    """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def wish(obj: Object) -> Object:
+    """Return what an object asks for: all but metadata and status."""
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def only_status(old: Object, obj: Object) -> Object:
+    """Return the old object with the status of the new."""
+    new = {**old, "metadata": dict(old["metadata"])}
+    if "managedFields" in obj["metadata"]:
+        new["metadata"]["managedFields"] = obj["metadata"]["managedFields"]
+    new.pop("status", None)
+    if "status" in obj:
+        new["status"] = obj["status"]
+    return new
+
+
+def without_status(resource: Resource, old: Object, obj: Object) -> Object:
+    """Return a copy of the new object with the status of the old."""
+    new = copy_of(obj)
+    if resource.status:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    return new
+
+
+def keep_identity(resource: Resource, new: Object, old: Object) -> None:
+    """Give the new object what a write may not change: uid, times, version, deletion."""
+    meta, before = new["metadata"], old["metadata"]
+    for name in ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"):
+        meta.pop(name, None)
+        if name in before:
+            meta[name] = before[name]
+    if "deletionGracePeriodSeconds" in before:
+        meta["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
+    if resource.namespaced:
+        meta["namespace"] = before["namespace"]
+    new["apiVersion"], new["kind"] = resource.api_version, resource.kind
+
+
+def may_go(obj: Object) -> bool:
+    """Whether a deletion has begun and nothing holds the object any more."""
+    meta = obj["metadata"]
+    waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
+    return bool(waiting) and not meta.get("finalizers")
+
+
+def check_preconditions(resource: Resource, meta: Object, uid: str, version: str) -> None:
+    """Raise ApiError 409 when a delete names another uid or version."""
+    if uid and uid != meta["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+        raise conflict(resource, meta["name"], why)
+    if version and version != meta["resourceVersion"]:
+        why = "Precondition failed: ResourceVersion in precondition: "
+        why += f"{version}, ResourceVersion in object meta: {meta['resourceVersion']}"
+        raise conflict(resource, meta["name"], why)
+
+
+def grace_of(resource: Resource, obj: Object, wanted: int | None) -> int:
+    """Return the seconds a kubelet has to end a pod; 0 for anything else."""
+    if resource is not PODS or not obj.get("spec", {}).get("nodeName"):
+        return 0
+    if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if wanted is not None:
+        return max(wanted, 0)
+    return int(obj["spec"].get("terminationGracePeriodSeconds", 30))
