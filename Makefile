@@ -1,0 +1,40 @@
+# Everything is set up inside this checkout: .tools/ holds uv, its cache and the lab's binaries; .venv/ holds the project.
+# Needs python3 (3.11 or newer), git and make; `make lab` needs Go as well.
+
+export UV_CACHE_DIR := $(CURDIR)/.tools/cache
+export UV_PYTHON_DOWNLOADS := never
+PYTHON := .venv/bin/python
+
+.PHONY: demo test lab lab-test bench wheel clean
+
+demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
+	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
+
+test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster
+	$(PYTHON) -m pytest -q -m "not lab"
+
+lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
+	$(PYTHON) tests/lab/build.py
+	$(PYTHON) tests/lab/lab.py up
+
+lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
+	$(PYTHON) tests/lab/build.py
+	$(PYTHON) -m pytest -q tests/contract tests/lab
+
+bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
+	$(PYTHON) tests/lab/build.py
+	$(PYTHON) tests/bench/run.py
+
+wheel: .venv/.ready
+	.tools/bin/uv build --wheel
+
+clean:
+	rm -rf .venv .tools dist tour
+
+.venv/.ready: pyproject.toml uv.lock .tools/bin/uv
+	.tools/bin/uv sync --frozen --python python3
+	@touch $@
+
+.tools/bin/uv:
+	python3 -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv==0.13.8

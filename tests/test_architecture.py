@@ -1,0 +1,68 @@
+"""The rules of the code that a machine keeps: format, lint, types, layers, sizes, and what is imported when."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+SOURCES = sorted([*ROOT.glob("console/**/*.py"), *ROOT.glob("screens/**/*.py")])
+LINE_LIMIT = 300
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run([str(BIN / argv[0]), *argv[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}{done.stderr}"
+
+
+def test_format() -> None:
+    run("ruff", "format", "--check", "--quiet", ".")
+
+
+def test_lint() -> None:
+    run("ruff", "check", "--quiet", ".")
+
+
+def test_types() -> None:
+    run("mypy", "--strict")
+
+
+def test_layers() -> None:
+    run("lint-imports")
+
+
+def test_no_module_is_long_without_its_reason() -> None:
+    long = {path for path in SOURCES if len(path.read_text().splitlines()) > LINE_LIMIT}
+    unexplained = [str(path.relative_to(ROOT)) for path in long if f"over {LINE_LIMIT} lines" not in docstring(path)]
+    assert unexplained == [], f"over {LINE_LIMIT} lines; the module's docstring must say why"
+
+
+def test_the_app_stays_small() -> None:
+    assert len((ROOT / "screens/app.py").read_text().splitlines()) < 120
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if not docstring(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import console.session, console.launch", ["textual", "rich", "kubernetes", "helm_python", "paramiko"]),
+        ("import screens.__main__", ["textual", "kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
+        ("import screens.app", ["kubernetes", "helm_python", "paramiko", "google.cloud", "jsonschema"]),
+    ],
+)
+def test_heavy_libraries_wait_until_they_are_needed(statement: str, absent: list[str]) -> None:
+    script = f"{statement}\nimport sys\nprint([name for name in {absent!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
