@@ -1,0 +1,211 @@
+"""A session without a cluster: the same methods as `console.session.Session`, over a picture that the test sets.
+
+Every call that does something is kept in `calls` as (method, arguments). What a call answers or raises is set per
+method in `answers`: a value is returned, an exception is raised.
+
+    session = FakeSession(Fleet(nodes={("", "n1"): Node("n1")}))
+    session.show(pods={...})                    # the next picture
+    session.answers["cordon"] = NotAllowed("...")
+    session.logs["default", "pod-0"] = [LogLine(1.0, "hello")]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from console.models.access import ContextName, StopReport
+from console.models.fleet import Fleet
+from console.models.link import Link, LinkState
+from console.models.log import LogLine
+from console.models.nccl import NcclTest
+from console.settings import Settings
+
+KINDS = (
+    "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
+    "resourceflavors", "topologies", "cohorts", "admissionchecks",
+)  # fmt: skip
+
+
+def live_links() -> dict[str, Link]:
+    """Every kind live, heard just now."""
+    now = time.time()
+    return {kind: Link(kind, LinkState.LIVE, since=now, heard=now) for kind in KINDS}
+
+
+class FakeSession:
+    """What screens and commands need of a session, kept in memory."""
+
+    def __init__(self, fleet: Fleet | None = None, *, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.context = self.settings.context or "test"
+        self.namespace = self.settings.namespace or "default"
+        self.read_only = self.settings.read_only
+        self.practice = self.settings.practice
+        self.server_version = "v1.36.4"
+        self.fleet = self._linked(fleet or Fleet(at=time.time()))
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.answers: dict[str, Any] = {}
+        self.logs: dict[tuple[str, str], list[LogLine]] = {}
+        self.tables: dict[tuple[str, str], list[tuple[NcclTest, ...]]] = {}
+        self.closed = False
+        self._woken: set[asyncio.Event] = set()
+
+    @staticmethod
+    def _linked(fleet: Fleet) -> Fleet:
+        return fleet if fleet.links else replace(fleet, links=live_links())
+
+    def show(self, fleet: Fleet | None = None, **changes: Any) -> None:
+        """Make this the picture: a whole one, or the last one with these fields changed."""
+        self.fleet = self._linked(fleet if fleet is not None else replace(self.fleet, at=time.time(), **changes))
+        self._wake()
+
+    def _wake(self) -> None:
+        for event in self._woken:
+            event.set()
+
+    def called(self, name: str) -> list[tuple[Any, ...]]:
+        """Arguments of every call of that method, oldest first."""
+        return [arguments for each, arguments in self.calls if each == name]
+
+    def _did(self, name: str, *arguments: Any, default: Any = None) -> Any:
+        self.calls.append((name, arguments))
+        answer = self.answers.get(name, default)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    # the picture
+
+    def contexts(self) -> tuple[ContextName, ...]:
+        return tuple(self.answers.get("contexts", (ContextName(self.context, "cluster", self.namespace, True),)))
+
+    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
+        self._did("switch", context, namespace)
+        self.context = context or self.context
+        self.namespace = namespace or self.namespace
+
+    async def snapshots(self) -> AsyncIterator[Fleet]:
+        woken = asyncio.Event()
+        woken.set()
+        self._woken.add(woken)
+        try:
+            while not self.closed:
+                await woken.wait()
+                woken.clear()
+                if not self.closed:
+                    yield self.fleet
+        finally:
+            self._woken.discard(woken)
+
+    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:
+        self._did("listed", *kinds)
+        return self.fleet
+
+    async def close(self) -> None:
+        self.closed = True
+        self._wake()
+
+    async def may(
+        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
+    ) -> bool:
+        return bool(self._did("may", verb, resource, group, namespace, name, subresource, default=True))
+
+    # things done
+
+    async def cordon(self, node: str, *, on: bool = True) -> None:
+        self._did("cordon", node, on)
+
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        self._did("delete_pod", namespace, name)
+
+    async def stop_job(self, namespace: str, name: str) -> StopReport:
+        report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
+        answer = self._did("stop_job", namespace, name, default=report)
+        assert isinstance(answer, StopReport)
+        return answer
+
+    async def manifest(self, kind: str, namespace: str, name: str) -> str:
+        return str(self._did("manifest", kind, namespace, name, default=f"kind: {kind}\nmetadata:\n  name: {name}\n"))
+
+    # launch: what these take and give is console.launch's; set `answers` to its own shapes
+
+    def recipes(self) -> Any:
+        return self.answers.get("recipes", ())
+
+    def fields(self, recipe: str) -> Any:
+        answer = self.answers.get("fields", ())
+        return answer(recipe) if callable(answer) else answer
+
+    def problems(self, plan: Any) -> Any:
+        answer = self.answers.get("problems", ())
+        return answer(plan) if callable(answer) else answer
+
+    async def render(self, plan: Any) -> str:
+        return str(self._did("render", plan, default="kind: JobSet\n"))
+
+    async def check(self, plan: Any) -> Any:
+        return self._did("check", plan)
+
+    async def launch(self, plan: Any) -> str:
+        return str(self._did("launch", plan, default="job"))
+
+    # streams
+
+    async def follow_log(
+        self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
+        previous: bool = False, follow: bool = True,
+    ) -> AsyncIterator[LogLine]:  # fmt: skip
+        self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
+        lines = self.logs.get((namespace, pod), [])
+        for line in lines[-tail:] if tail else lines:
+            yield line
+            await asyncio.sleep(0)
+
+    async def exec(
+        self, namespace: str, pod: str, argv: Sequence[str], *, container: str = "",
+        stdin: bytes | AsyncIterator[bytes] | None = None, on_output: Callable[[int, bytes], None],
+    ) -> int:  # fmt: skip
+        answer = self._did("exec", namespace, pod, tuple(argv), container, default=(0, b"", b""))
+        code, out, err = answer
+        for fd, data in ((1, out), (2, err)):
+            if data:
+                on_output(fd, data)
+        return int(code)
+
+    async def shell(self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
+        return int(self._did("shell", namespace, pod, container, tuple(argv), default=0))
+
+    @asynccontextmanager
+    async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
+        yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
+
+    async def nccl(self, namespace: str, jobset: str) -> AsyncIterator[tuple[NcclTest, ...]]:
+        self._did("nccl", namespace, jobset)
+        for tests in self.tables.get((namespace, jobset), []):
+            yield tests
+            await asyncio.sleep(0)
+
+
+def fleet_of(*objects: Any, **links: Link) -> Fleet:
+    """A picture of these objects, each put where its type belongs; links are live but for those named."""
+    from console.models.event import Event
+    from console.models.job import Job, JobSet
+    from console.models.node import Node
+    from console.models.pod import Pod
+    from console.models.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.models.workload import Workload
+
+    places: dict[type, str] = {
+        Node: "nodes", Pod: "pods", Event: "events", JobSet: "jobsets", Job: "jobs", ClusterQueue: "cluster_queues",
+        LocalQueue: "local_queues", Workload: "workloads", ResourceFlavor: "flavors", Topology: "topologies",
+        Cohort: "cohorts", AdmissionCheck: "checks",
+    }  # fmt: skip
+    found: dict[str, dict[tuple[str, str], Any]] = {}
+    for each in objects:
+        found.setdefault(places[type(each)], {})[getattr(each, "namespace", ""), each.name] = each
+    return Fleet(at=time.time(), links={**live_links(), **links}, **found)  # type: ignore[arg-type]
