@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.models.access import ContextName, StopReport
 from console.models.fleet import Fleet
 from console.models.link import Link, LinkState
-from console.models.log import LogLine
-from console.models.nccl import NcclTest
 from console.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from console.models.log import LogLine
+    from console.models.nccl import NcclTest
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
@@ -102,7 +105,7 @@ class FakeSession:
         finally:
             self._woken.discard(woken)
 
-    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:
+    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
         self._did("listed", *kinds)
         return self.fleet
 
@@ -208,4 +211,4 @@ def fleet_of(*objects: Any, **links: Link) -> Fleet:
     found: dict[str, dict[tuple[str, str], Any]] = {}
     for each in objects:
         found.setdefault(places[type(each)], {})[getattr(each, "namespace", ""), each.name] = each
-    return Fleet(at=time.time(), links={**live_links(), **links}, **found)  # type: ignore[arg-type]
+    return Fleet(at=time.time(), links={**live_links(), **links}, **found)
