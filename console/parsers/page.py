@@ -1,0 +1,174 @@
+"""Lists and watch lines of any kind, straight from bytes.
+
+One object that cannot be read costs that object alone: it is named in `unreadable`, and the rest of its page stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from console.errors import Unreadable
+from console.parsers.meta import Meta, ObjectWire, Wire
+from console.parsers.status import StatusWire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+W = TypeVar("W", bound=ObjectWire)
+M = TypeVar("M")
+Key = tuple[str, str]
+
+
+class ListMetaWire(Wire):
+    """metadata of a list; `continue` names the next page."""
+
+    resource_version: str | None = None
+    next: str | None = msgspec.field(default=None, name="continue")
+
+
+class ListWire(Wire, Generic[W]):
+    """A list, or one page of it."""
+
+    metadata: ListMetaWire | None = None
+    items: list[W] | None = None
+
+
+class RawListWire(Wire):
+    """The same list with its items left as bytes, for when one of them cannot be read."""
+
+    metadata: ListMetaWire | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class LineWire(Wire):
+    """A watch event."""
+
+    type: str | None = None
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[W]):
+    """One page, decoded but not yet made into models."""
+
+    items: list[W]
+    next: str
+    """Token of the next page; empty on the last."""
+    version: str
+    """resourceVersion to watch from."""
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[M]):
+    """One watch event; which fields are set follows from `type`."""
+
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, or a word of tomorrow."""
+    key: Key = ("", "")
+    version: str = ""
+    model: M | None = None
+    status: StatusWire | None = None
+    unreadable: str = ""
+
+
+_META = msgspec.json.Decoder(ObjectWire)
+_LINE = msgspec.json.Decoder(LineWire)
+_STATUS = msgspec.json.Decoder(StatusWire)
+
+
+def key_of(meta: Meta) -> Key:
+    """Namespace and name."""
+    return meta.namespace or "", meta.name or ""
+
+
+class Reader(Generic[W, M]):
+    """Reads one kind: its wire type, and the function that makes the model."""
+
+    def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
+        self._wire = wire
+        self._parse = parse
+
+    # Decoders are made on first use: building all of them would cost every start, also of commands that need one.
+
+    @cached_property
+    def _objects(self) -> msgspec.json.Decoder[W]:
+        return msgspec.json.Decoder(self._wire)
+
+    @cached_property
+    def _lists(self) -> msgspec.json.Decoder[ListWire[W]]:
+        return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]
+
+    def page(self, body: bytes) -> Page[W]:
+        """A list response; Unreadable if it is no list at all."""
+        try:
+            listed = self._lists.decode(body)
+        except msgspec.MsgspecError:
+            return self._page_piecewise(body)
+        meta = listed.metadata or ListMetaWire()
+        return Page(listed.items or [], meta.next or "", meta.resource_version or "")
+
+    def _page_piecewise(self, body: bytes) -> Page[W]:
+        try:
+            listed = msgspec.json.decode(body, type=RawListWire)
+        except msgspec.MsgspecError as error:
+            raise Unreadable(f"The API server's list cannot be read: {error}.") from error
+        items, unreadable = [], []
+        for raw in listed.items or ():
+            try:
+                items.append(self._objects.decode(raw))
+            except msgspec.MsgspecError as error:
+                unreadable.append(f"{_name(raw)}: {error}")
+        meta = listed.metadata or ListMetaWire()
+        return Page(items, meta.next or "", meta.resource_version or "", tuple(unreadable))
+
+    def models(self, items: Iterable[W]) -> tuple[dict[Key, M], list[str]]:
+        """Models by key, and a word on each object that could not be made into one."""
+        made, unreadable = {}, []
+        for wire in items:
+            key = key_of(wire.metadata)
+            try:
+                made[key] = self._model(key, wire)
+            except Unreadable as error:
+                unreadable.append(f"{_shown(key)}: {error.message}")
+        return made, unreadable
+
+    def _model(self, key: Key, wire: W) -> M:
+        if not key[1]:
+            raise Unreadable("its name is missing.")
+        return self._parse(wire)
+
+    def line(self, text: bytes) -> Line[M]:
+        """A watch event; Unreadable if it is none at all, for instance cut off."""
+        try:
+            event = _LINE.decode(text)
+            if event.type == "ERROR":
+                return Line("ERROR", status=_STATUS.decode(event.object))
+            meta = _META.decode(event.object).metadata
+        except msgspec.MsgspecError as error:
+            raise Unreadable(f"The API server's watch sent what cannot be read: {error}.") from error
+        key, kind, version = key_of(meta), event.type or "", meta.resource_version or ""
+        if kind not in {"ADDED", "MODIFIED"}:
+            return Line(kind, key, version)
+        try:
+            return Line(kind, key, version, self._model(key, self._objects.decode(event.object)))
+        except msgspec.MsgspecError as error:
+            return Line(kind, key, version, unreadable=f"{_shown(key)}: {error}")
+        except Unreadable as error:
+            return Line(kind, key, version, unreadable=f"{_shown(key)}: {error.message}")
+
+
+def _shown(key: Key) -> str:
+    return "/".join(part for part in key if part) or "an object"
+
+
+def _name(raw: msgspec.Raw) -> str:
+    """Whose object it is, as far as that can be told."""
+    try:
+        return _shown(key_of(_META.decode(raw).metadata))
+    except msgspec.MsgspecError:
+        return "an object"
