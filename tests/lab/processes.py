@@ -1,0 +1,94 @@
+"""The lab's processes: started on free ports, each with its own log, none left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tests.lab.build import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+TAIL = 15
+"""Lines of a log that a failure shows."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nothing listens on, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@dataclass(slots=True)
+class Processes:
+    """The running programs of one lab; the one started last stops first."""
+
+    logs: Path
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str, *command: object, environment: Mapping[str, str] | None = None) -> None:
+        """Start a program that dies with this process, however this process ends."""
+        # setpriv asks the kernel for the signal: it reaches the child even when we are killed with -9.
+        setpriv = shutil.which("setpriv")
+        guard = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [*guard, *(str(part) for part in command)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=None if environment is None else {**os.environ, **environment},
+                start_new_session=True,  # Ctrl-C is for us: we stop them, in order
+            )  # fmt: skip
+
+    def wait_ready(self, name: str, ready: Callable[[], bool], limit: float = 90) -> None:
+        """Wait until the program says it is ready, or fail with the end of its log."""
+        deadline = monotonic() + limit
+        while not ready():
+            try:
+                code = self.running[name].wait(0.1)
+            except subprocess.TimeoutExpired:
+                if monotonic() > deadline:
+                    raise self.failure(name, f"was not ready within {limit:.0f} s") from None
+                continue
+            raise self.failure(name, f"ended with exit code {code}")
+
+    def failure(self, name: str, what: str) -> LabError:
+        log = self.logs / f"{name}.log"
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
+        return LabError(f"{name} {what}; the end of {log}:\n{tail}")
+
+    def kill(self, name: str) -> None:
+        """End one program at once, as a crash would."""
+        process = self.running.pop(name)
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End all, politely first, and wait for them."""
+        order = list(reversed(self.running.values()))
+        for process in order:
+            _signal(process, signal.SIGTERM)
+        deadline = monotonic() + 3
+        for process in order:
+            try:
+                process.wait(max(0.0, deadline - monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+                process.wait()
+        self.running.clear()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To the whole group: sshd and kwok have children of their own."""
+    if process.poll() is None:
+        os.killpg(process.pid, number)
