@@ -14,16 +14,16 @@ test: .venv/.ready  ## format, lint, types, contracts and all tests that need no
 	$(PYTHON) -m pytest -q -m "not lab"
 
 lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
-	$(PYTHON) tests/lab/build.py
-	$(PYTHON) tests/lab/lab.py up
+	$(PYTHON) -m tests.lab build
+	$(PYTHON) -m tests.lab up
 
 lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
-	$(PYTHON) tests/lab/build.py
+	$(PYTHON) -m tests.lab build
 	$(PYTHON) -m pytest -q tests/contract tests/lab
 
 bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
-	$(PYTHON) tests/lab/build.py
-	$(PYTHON) tests/bench/run.py
+	$(PYTHON) -m tests.lab build
+	$(PYTHON) -m tests.bench
 
 wheel: .venv/.ready
 	.tools/bin/uv build --wheel

@@ -1,0 +1,67 @@
+"""`a4`: from the command line to the console, or to one plain command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError
+from screens.cli import options as command_line
+from screens.cli.output import complain
+
+if TYPE_CHECKING:
+    from screens.cli.options import Options
+
+INTERRUPTED = 130
+"""What a shell expects of a program ended by Ctrl-C."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line; gives the exit code."""
+    options = command_line.parse(sys.argv[1:] if argv is None else argv)
+    try:
+        return run(options)
+    except ConsoleError as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader (`| head`) has seen enough; nothing more may be written, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run(options: Options) -> int:
+    """Open what was asked for: the console, the tour, the practice cluster, or a plain command."""
+    if options.command == "practice":
+        from console.practice.__main__ import serve
+
+        return serve(speed=options.demo_speed, seed=options.seed)
+    if options.command == "tour":
+        from screens.tour import tour
+
+        return tour(options.folder, speed=options.demo_speed, seed=options.seed)
+    if options.command == "":
+        return open_console(options)
+    from screens.cli.commands import perform
+
+    return asyncio.run(perform(options))
+
+
+def open_console(options: Options) -> int:
+    """The console itself, in this terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("The console needs a terminal.", "Without one use a command: `a4 jobs --json`, `a4 --help`.")
+    from screens.cli.connect import practice_cluster
+
+    with practice_cluster(options) as practice:  # starts in a process of its own while Textual is imported
+        from screens.app import ConsoleApp
+
+        app = ConsoleApp(options.settings(), practice)
+        app.run()
+        return app.return_code or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

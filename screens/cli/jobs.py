@@ -1,0 +1,172 @@
+"""Commands on one job: launch, stop, logs, exec."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+from console.models.job import JobState
+from console.models.launch import LaunchPlan
+from console.models.ranks import ranks
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.pod import Pod
+    from console.session import Session
+    from screens.cli.options import Options
+
+JOB_KINDS = ("jobsets", "jobs", "pods")
+
+
+async def recipes(options: Options) -> int:
+    """Print what can be launched; needs no cluster."""
+    from console.session import recipes as known
+
+    found = known()
+    if options.json:
+        say_json(found)
+        return 0
+    say_table(("RECIPE", "DOCUMENT", "WHAT IT DOES"), [(each.id, each.code, each.summary) for each in found], (False,) * 3)
+    return 0
+
+
+async def launch(options: Options) -> int:
+    """Launch a recipe, or only ask the API server whether it would take it; `--wait` follows it to its end."""
+    async with connected(options, JOB_KINDS if options.wait else ()) as session:
+        plan = make_plan(session, options)
+        problems = session.problems(plan)
+        if problems:
+            raise BadInput("; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems))
+        if options.dry_run:
+            await session.check(plan)
+            return await print_manifests(session, plan, as_json=options.json)
+        name = await session.launch(plan)
+        if not options.wait:
+            if options.json:
+                say_json({"namespace": plan.namespace, "name": name})
+            else:
+                say(f"Launched {name} in namespace {plan.namespace}. Watch it: a4 jobs, a4 logs {name} --follow")
+            return 0
+        return await wait_for_end(session, plan.namespace, name, as_json=options.json)
+
+
+def make_plan(session: Session, options: Options) -> LaunchPlan:
+    """The launch that the options describe."""
+    recipe = session.recipe(options.recipe)
+    return LaunchPlan(
+        recipe=recipe.id,
+        name=options.name or session.suggest_name(recipe.id, getpass.getuser()),
+        namespace=session.namespace,
+        values=session.set_values(recipe.id, options.set),
+    )
+
+
+async def print_manifests(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+    """What would be created."""
+    manifests = await session.render(plan)
+    if as_json:
+        say_json({"namespace": plan.namespace, "name": plan.name, "manifests": manifests})
+    else:
+        say("\n---\n".join(each.text.strip() for each in manifests))
+    return 0
+
+
+async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
+    """Say each state the job passes through on standard error; 0 when it succeeds, 1 when it fails or goes away."""
+    last: JobState | None = None
+    async for fleet in session.snapshots():
+        job = fleet.jobsets.get((namespace, name))
+        if job is None:
+            if last is None:
+                continue
+            raise NotFound(f"{name} was deleted before it ended.")
+        if job.state is not last:
+            last = job.state
+            warn(f"{name}: {last}")
+        if job.finished:
+            if as_json:
+                say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure})
+            elif job.failure:
+                warn(job.failure)
+            return 0 if job.state is JobState.SUCCEEDED else 1
+    return 1
+
+
+async def stop(options: Options) -> int:
+    """Stop a job and say what went."""
+    async with connected(options, ("jobsets",)) as session:
+        report = await session.stop_job(session.namespace, options.job)
+        if options.json:
+            say_json(report)
+        else:
+            say(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
+    return 0
+
+
+async def logs(options: Options) -> int:
+    """Print a rank's log, line by line."""
+    async with connected(options, JOB_KINDS) as session:
+        fleet = await session.listed(*JOB_KINDS)
+        pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
+        lines = session.follow_log(
+            pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow
+        )
+        async for line in lines:
+            say(line.text)
+            if options.follow:
+                sys.stdout.flush()
+    return 0
+
+
+async def execute(options: Options) -> int:
+    """Run a program in a rank's pod, its output passed on as it comes; gives its exit code."""
+    if not options.argv:
+        raise BadInput("No command was given.", "Write it after two dashes: a4 exec JOB RANK -- nvidia-smi")
+    async with connected(options, JOB_KINDS) as session:
+        fleet = await session.listed(*JOB_KINDS)
+        pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
+        stdin = typed() if options.stdin else None
+        return await session.exec(pod.namespace, pod.name, options.argv, stdin=stdin, on_output=pass_on)
+
+
+async def typed() -> AsyncIterator[bytes]:
+    """Standard input as it comes, without blocking the event loop."""
+    while data := await asyncio.to_thread(sys.stdin.buffer.read1, 65536):
+        yield data
+
+
+def pass_on(channel: int, data: bytes) -> None:
+    """Write a program's output where it belongs: 1 standard output, 2 standard error."""
+    stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
+    stream.write(data)
+    stream.flush()
+
+
+def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
+    """The JobSet of that name; NotFound names those there are."""
+    job = fleet.jobsets.get((namespace, name))
+    if job is None:
+        known = sorted(other for where, other in fleet.jobsets if where == namespace)
+        hint = f"There are: {', '.join(known)}." if known else "There are none; other namespaces: --namespace."
+        raise NotFound(f"There is no job {name} in namespace {namespace}.", hint)
+    return job
+
+
+def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
+    """The live pod of a job's rank."""
+    job = find_job(fleet, namespace, name)
+    every = ranks(job, fleet)
+    if not 0 <= rank < len(every):
+        raise BadInput(f"{name} has no rank {rank}.", f"Its ranks are 0 to {len(every) - 1}." if every else "")
+    pod = every[rank].pod
+    if pod is None:
+        raise NotFound(f"Rank {rank} of {name} has no pod: the job is {job.state}.", "Why: a4 jobs --json")
+    return pod

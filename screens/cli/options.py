@@ -1,0 +1,161 @@
+"""The command line of `a4`: which words there are, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.settings import Settings
+
+LISTS = {
+    "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
+    "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
+    "queues": "ClusterQueues and LocalQueues: quota, used, borrowed, lent, pending",
+    "workloads": "Kueue workloads in queue order: position, and why each one waits",
+    "jobs": "JobSets: state, ranks, restarts, GPUs, and why one does not run",
+    "pods": "pods: phase, reason, node, rank, restarts",
+}
+"""Listing commands and what each shows."""
+
+EXIT_CODES = "exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was typed, every option at its default where it was not."""
+
+    command: str = ""
+    """Empty: the console itself."""
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""
+    all_namespaces: bool = False
+    read_only: bool = False
+    demo: bool = False
+    demo_speed: float = 1.0
+    seed: int = 0
+    json: bool = False
+    recipe: str = ""
+    name: str = ""
+    set: tuple[str, ...] = field(default=())
+    dry_run: bool = False
+    wait: bool = False
+    job: str = ""
+    rank: int | None = None
+    follow: bool = False
+    tail: int | None = None
+    previous: bool = False
+    stdin: bool = False
+    argv: tuple[str, ...] = ()
+    folder: Path | None = None
+
+    def settings(self, kubeconfig: Path | None = None) -> Settings:
+        """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""
+        return Settings(
+            kubeconfig=kubeconfig or self.kubeconfig,
+            context="" if kubeconfig else self.context,
+            namespace=self.namespace,
+            read_only=self.read_only,
+            practice=self.demo,
+        )
+
+
+def parse(argv: list[str] | None = None) -> Options:
+    """The options of one command line; argparse itself answers `--help` and bad usage (exit code 2)."""
+    argv, program = _split_program(argv)
+    given: dict[str, Any] = vars(_parser().parse_args(argv))
+    if program:
+        given["argv"] = tuple(program)
+    if "set" in given:
+        given["set"] = tuple(given["set"])
+    return Options(**given)
+
+
+def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]:
+    """What comes before and after the first `--`: after it stands a program for a pod, whose words are not ours."""
+    if argv is None or "--" not in argv:
+        return argv, []
+    cut = argv.index("--")
+    return argv[:cut], argv[cut + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _common()
+    parser = argparse.ArgumentParser(
+        prog="a4",
+        parents=[common],
+        description="The console for training on A4 machines: without a command it opens; each command does one thing plainly.",
+        epilog=EXIT_CODES,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    parser.set_defaults(command="")
+
+    def command(name: str, help_: str, **more: Any) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, parents=[common], help=help_, description=help_[0].upper() + help_[1:] + ".",
+            argument_default=argparse.SUPPRESS, **more,
+        )  # fmt: skip
+
+    for name, help_ in LISTS.items():
+        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter)
+        listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+        listing.add_argument("--json", action="store_true", help="as JSON")
+    command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
+    _launch(command("launch", "launch a recipe", epilog=EXIT_CODES))
+    stop = command("stop", "stop a job: uninstall its release, or delete its JobSet")
+    stop.add_argument("job", metavar="NAME")
+    stop.add_argument("--json", action="store_true", help="as JSON")
+    _logs(command("logs", "the log of one rank of a job (rank 0 unless named)"))
+    _exec(command("exec", "run a command in one rank of a job; a4 exits with its code"))
+    practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
+    practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
+    tour = command("tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen")
+    tour.add_argument("folder", nargs="?", type=Path, help="where the screenshots go (default: ./tour)")
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    """Options that stand before or after the command; absent ones leave no trace, so neither place overrides the other."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    cluster = common.add_argument_group("cluster")
+    cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
+    cluster.add_argument("--demo-speed", type=_speed, metavar="N", help="how many times faster than life it runs")
+    cluster.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster")
+    cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of $KUBECONFIG or ~/.kube/config")
+    cluster.add_argument("--context", metavar="C", help="instead of the kubeconfig's current one")
+    cluster.add_argument("-n", "--namespace", metavar="N", help="instead of the context's")
+    cluster.add_argument("--read-only", action="store_true", help="nothing that changes the cluster can be done")
+    return common
+
+
+def _launch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
+    parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
+    parser.add_argument("--dry-run", action="store_true", help="ask the API server, change nothing, print the manifests")
+    parser.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("rank", metavar="RANK", nargs="?", type=int)
+    parser.add_argument("-f", "--follow", action="store_true", help="until the container has ended")
+    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines")
+    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
+
+
+def _exec(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "a4 exec [-i] JOB RANK -- COMMAND [ARGUMENT ...]"
+    parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on to the command")
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("rank", metavar="RANK", type=int)
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0 < speed <= 1000:
+        raise argparse.ArgumentTypeError("a number above 0, at most 1000")
+    return speed
