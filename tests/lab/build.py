@@ -61,7 +61,7 @@ def build(folder: Path = TOOLS) -> Tools:
     pins = _pins()
     if stamp.exists() and stamp.read_text() == pins and all(tools.program(name).exists() for name in PROGRAMS):
         return tools
-    go = _go()
+    go = find_go()
     tools.bin.mkdir(parents=True, exist_ok=True)
     for name, package in PROGRAMS.items():
         sys.stderr.write(f"lab: building {name}\n")
@@ -78,12 +78,12 @@ def _pins() -> str:
     return digest.hexdigest()
 
 
-def _go() -> str:
+def find_go(path: str | None = None) -> str:
     """The go command, new enough for go.mod."""
     wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCE / "go.mod").read_text(), re.MULTILINE)
     assert wanted is not None, "tests/lab/go.mod names no go version"
     need = f"{wanted[1]}.{wanted[2]}"
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    go = shutil.which("go", path=path or f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if go is None:
         raise LabError(
             f"The lab is built from source and needs Go {need} or newer; no `go` was found (https://go.dev/dl)."

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from tests.lab.control_plane import Lab
 
 POD_BYTES = 9_900
+"""Of a pod as JSON: what pods of A4 recipes measure."""
+GPUS = 8
+"""Of a node: its first pods take one each, the others none."""
 NAMESPACES = 8
 JOB_PODS = 64
 """Pods that share one JobSet name: 8 hosts' worth of a medium job."""
-BATCH = 200
+PADDING = "example.com/padding"
+BATCH = 100
+"""Objects a transaction; etcd takes 128 operations."""
 CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
@@ -59,7 +64,8 @@ class Bulk:
             yield {**node, "metadata": metadata, "status": status}
 
     def _pods(self, nodes: list[Object], count: int) -> Iterator[Object]:
-        first = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod())
+        first = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod(gpus=1))
+        idle = self.lab.api.request("POST", "/api/v1/namespaces/team-0/pods?dryRun=All", _pod(gpus=0))
         stamp = _created(first)
         state = {"running": {"startedAt": stamp}}
         container = {"name": "trainer", "image": "trainer:1", "imageID": f"sha256:{'0' * 64}", "state": state}
@@ -77,8 +83,9 @@ class Bulk:
             status = {"phase": "Running", "startTime": stamp, "conditions": conditions, "containerStatuses": containers,
                       "hostIP": node["status"]["addresses"][0]["address"], "podIP": address,
                       "podIPs": [{"ip": address}], "qosClass": "Burstable"}  # fmt: skip
-            spec = {**first["spec"], "nodeName": node["metadata"]["name"]}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+            model = first if number < GPUS * len(nodes) else idle
+            spec = {**model["spec"], "nodeName": node["metadata"]["name"]}
+            yield _padded({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
 
     def _put(self, resource: str, objects: Iterator[Object]) -> None:
         """Store them, a transaction of many at a time, over the JSON gateway of etcd."""
@@ -98,6 +105,12 @@ class Bulk:
             raise self.lab.processes.failure("etcd", f"refused a transaction ({text.decode(errors='replace')[:300]})")
 
 
+def _padded(pod: Object) -> Object:
+    missing = POD_BYTES - len(json.dumps(pod, separators=(",", ":")))
+    annotations = {PADDING: "x" * max(0, missing)}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
@@ -114,15 +127,20 @@ def _identity(item: Object) -> Object:
     return {"uid": str(uuid.uuid4()), "creationTimestamp": _created(item)}
 
 
-def _pod() -> Object:
-    """A worker of a training job: 8 GPUs would not fit ten times on a node, so it asks for none of the node's."""
-    environment = [{"name": f"NCCL_SETTING_{number:02d}", "value": "x" * 40} for number in range(36)]
+def _pod(gpus: int) -> Object:
+    """A worker of a training job, of the size such pods have."""
+    requests = {"cpu": "1", "memory": "8Gi"}
+    resources: Object = {"requests": requests}
+    if gpus:
+        share = {"nvidia.com/gpu": str(gpus)}
+        resources = {"requests": {**requests, **share}, "limits": share}
+    environment = [{"name": f"NCCL_SETTING_{number:02d}", "value": "x" * 40} for number in range(8)]
     container = {
         "name": "trainer",
         "image": "us-docker.pkg.dev/example/training/trainer:1",
         "command": ["bash", "/launcher/launch.sh"],
         "env": environment,
-        "resources": {"requests": {"cpu": "1", "memory": "8Gi"}},
+        "resources": resources,
         "ports": [{"containerPort": 2222, "name": "ssh"}, {"containerPort": 29500, "name": "rendezvous"}],
         "volumeMounts": [{"name": f"volume-{number}", "mountPath": f"/data/{number}"} for number in range(12)],
     }
@@ -131,7 +149,7 @@ def _pod() -> Object:
     pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "bulk", "labels": labels, "annotations": {"example.com/padding": ""}},
+        "metadata": {"name": "bulk", "labels": labels, "annotations": {PADDING: ""}},
         "spec": {"containers": [container], "volumes": volumes, "restartPolicy": "Never",
                  "tolerations": [{"operator": "Exists"}]},
     }  # fmt: skip
