@@ -5,7 +5,7 @@ One object that cannot be read costs that object alone: it is named in `unreadab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,7 +16,7 @@ from console.parsers.meta import Meta, ObjectWire, Wire
 from console.parsers.status import StatusWire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 W = TypeVar("W", bound=ObjectWire)
 M = TypeVar("M")
@@ -60,7 +60,8 @@ class Page(Generic[W]):
     """Token of the next page; empty on the last."""
     version: str
     """resourceVersion to watch from."""
-    unreadable: tuple[str, ...] = ()
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
+    """Objects that could not be decoded, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +118,24 @@ class Reader(Generic[W, M]):
             listed = msgspec.json.decode(body, type=RawListWire)
         except msgspec.MsgspecError as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
-        items, unreadable = [], []
+        items, unreadable = [], {}
         for raw in listed.items or ():
             try:
                 items.append(self._objects.decode(raw))
             except msgspec.MsgspecError as error:
-                unreadable.append(f"{_name(raw)}: {error}")
+                unreadable[_key(raw)] = str(error)
         meta = listed.metadata or ListMetaWire()
-        return Page(items, meta.next or "", meta.resource_version or "", tuple(unreadable))
+        return Page(items, meta.next or "", meta.resource_version or "", unreadable)
 
-    def models(self, items: Iterable[W]) -> tuple[dict[Key, M], list[str]]:
-        """Models by key, and a word on each object that could not be made into one."""
-        made, unreadable = {}, []
+    def models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
+        """Models by key, and why an object could not be made into one."""
+        made, unreadable = {}, {}
         for wire in items:
             key = key_of(wire.metadata)
             try:
                 made[key] = self._model(key, wire)
             except Unreadable as error:
-                unreadable.append(f"{_shown(key)}: {error.message}")
+                unreadable[key] = error.message
         return made, unreadable
 
     def _model(self, key: Key, wire: W) -> M:
@@ -157,18 +158,14 @@ class Reader(Generic[W, M]):
         try:
             return Line(kind, key, version, self._model(key, self._objects.decode(event.object)))
         except msgspec.MsgspecError as error:
-            return Line(kind, key, version, unreadable=f"{_shown(key)}: {error}")
+            return Line(kind, key, version, unreadable=str(error))
         except Unreadable as error:
-            return Line(kind, key, version, unreadable=f"{_shown(key)}: {error.message}")
+            return Line(kind, key, version, unreadable=error.message)
 
 
-def _shown(key: Key) -> str:
-    return "/".join(part for part in key if part) or "an object"
-
-
-def _name(raw: msgspec.Raw) -> str:
+def _key(raw: msgspec.Raw) -> Key:
     """Whose object it is, as far as that can be told."""
     try:
-        return _shown(key_of(_META.decode(raw).metadata))
+        return key_of(_META.decode(raw).metadata)
     except msgspec.MsgspecError:
-        return "an object"
+        return "", ""

@@ -1,0 +1,205 @@
+"""Requests to the API server: bytes out, bytes in, refusals as our errors.
+
+A refused token is renewed once; 429 with a Retry-After is waited for, a few times and not for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import yarl
+
+from console.cluster.failures import told
+from console.errors import ConsoleError, NotLoggedIn, Refused
+from console.parsers.status import refusal
+
+if TYPE_CHECKING:
+    from console.cluster.login import Login
+
+Params = Mapping[str, str] | Sequence[tuple[str, str]]
+
+CONNECT = 10.0
+"""Seconds until a connection has to stand."""
+ANSWER = 60.0
+"""Seconds of silence after which a plain request is given up."""
+PATIENCE = 8.0
+"""Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
+TRIES = 4
+KEEP_ALIVE = 30.0
+"""Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
+_TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
+_JSON = "application/json"
+
+
+class Client:
+    """One API server, with one account."""
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session; proxies of the environment are for servers elsewhere, as is compression."""
+        if self._session is None:
+            here = self.login.loopback
+            self._session = aiohttp.ClientSession(
+                headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": "a4"},
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER),
+                connector=aiohttp.TCPConnector(limit=0),
+                trust_env=not here,
+            )
+        return self._session
+
+    def url(self, path: str) -> yarl.URL:
+        """Full address of a path that is already percent-encoded where it needs to be."""
+        return yarl.URL(self.login.server + path, encoded=True)
+
+    async def _options(self) -> dict[str, Any]:
+        """What every connection needs: who asks, TLS, proxy."""
+        options: dict[str, Any] = {"headers": await self.login.headers(), "ssl": await self.login.tls() or True}
+        if self.login.server_name:
+            options["server_hostname"] = self.login.server_name
+        if self.login.proxy:
+            options["proxy"] = self.login.proxy
+        return options
+
+    async def _ask(
+        self, method: str, path: str, params: Params | None, body: bytes | None, content: str, silence: float
+    ) -> tuple[aiohttp.ClientResponse, dict[str, str]]:
+        options = await self._options()
+        who = dict(options["headers"])
+        options["headers"] = {**who, "Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
+        url = self.url(path).extend_query(params) if params else self.url(path)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=silence)
+        answer = await self._opened().request(method, url, data=body, timeout=timeout, allow_redirects=False, **options)
+        return answer, who
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        doing: str,
+        params: Params | None = None,
+        method: str = "GET",
+        body: bytes | None = None,
+        content: str = _JSON,
+        silence: float = ANSWER,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
+
+        Raises Refused and its kin, Unreachable, NotLoggedIn.
+        """
+        with told(self.login.server, doing):
+            answer = await self._accepted(method, path, params, body, content, silence, doing)
+            try:
+                yield answer
+            finally:
+                answer.release() if answer.content.at_eof() else answer.close()
+
+    async def _accepted(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content: str,
+        silence: float,
+        doing: str,
+    ) -> aiohttp.ClientResponse:
+        """The first answer that is no refusal, after at most one renewal and a few short waits."""
+        renewed = False
+        for attempt in range(1, TRIES + 1):
+            answer, who = await self._ask(method, path, params, body, content, silence)
+            if answer.status < HTTPStatus.BAD_REQUEST:
+                return answer
+            error = await self._refused(answer, doing)
+            if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
+                renewed = True
+                continue
+            wait = error.retry_after if isinstance(error, Refused) and error.status == _TOO_MANY else 0.0
+            if attempt == TRIES or not 0 < wait <= PATIENCE:
+                raise await self._worded(error)
+            await asyncio.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    @staticmethod
+    async def _refused(answer: aiohttp.ClientResponse, doing: str) -> ConsoleError:
+        async with answer:
+            after = answer.headers.get("Retry-After", "")
+            return refusal(
+                answer.status, await answer.read(), doing=doing, retry_after=float(after) if after.isdecimal() else 0.0
+            )
+
+    async def _worded(self, error: ConsoleError) -> ConsoleError:
+        """The server says "Unauthorized" of an expired certificate; we can say more."""
+        return (await self.login.expired() or error) if isinstance(error, NotLoggedIn) else error
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        doing: str,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content: str = _JSON,
+        silence: float = ANSWER,
+    ) -> bytes:
+        """The body of the answer; raises as `stream` does."""
+        async with self.stream(
+            path, doing=doing, params=params, method=method, body=body, content=content, silence=silence
+        ) as answer:
+            return await answer.read()
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, *, doing: str, params: Params, protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket that speaks the first of `protocols` the server knows; raises as `stream` does."""
+        with told(self.login.server, doing):
+            socket = await self._upgraded(path, doing, params, protocols)
+            try:
+                yield socket
+            finally:
+                await socket.close()
+
+    async def _upgraded(
+        self, path: str, doing: str, params: Params, protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        for last in (False, True):
+            options = await self._options()
+            try:
+                socket: aiohttp.ClientWebSocketResponse = await self._opened().ws_connect(
+                    self.url(path).extend_query(params),
+                    protocols=protocols,
+                    heartbeat=KEEP_ALIVE,
+                    max_msg_size=0,
+                    autoclose=True,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                    **options,
+                )
+                return socket
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == HTTPStatus.UNAUTHORIZED and not last and await self.login.renew(options["headers"]):
+                    continue
+                raise await self._worded(await self._why(path, doing, params, error)) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _why(self, path: str, doing: str, params: Params, error: aiohttp.WSServerHandshakeError) -> ConsoleError:
+        """A refused upgrade comes without its body; the same request without the upgrade brings the Status."""
+        answer, _ = await self._ask("GET", path, params, None, _JSON, CONNECT)
+        if answer.status == error.status:
+            return await self._refused(answer, doing)
+        answer.close()
+        return refusal(error.status, error.message.encode(), doing=doing)

@@ -1,0 +1,209 @@
+"""Who we are to one API server: TLS, and a header that is renewed before it runs out.
+
+Static credentials (certificate, token, token file, password) are read here; programs and auth providers are asked
+through `plugin`, which is imported only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import ssl
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from console.errors import BadKubeconfig, NotLoggedIn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from console.cluster.kubeconfig import Target, User
+    from console.cluster.plugin import Credential
+
+RENEW_BEFORE = 120.0
+"""Seconds before its end at which a token is renewed."""
+REREAD_AFTER = 60.0
+"""Seconds after which a token file is read again: the kubelet replaces it while it is in use."""
+ASK_AGAIN_AFTER = 600.0
+"""Seconds after which a plug-in is asked again that did not say how long its token lives."""
+ASK_AT_MOST_EVERY = 10.0
+"""Seconds between two runs of a plug-in whose tokens are about to end."""
+
+
+class Login:
+    """Credentials for one context; its repr shows none of them."""
+
+    def __init__(self, target: Target, *, clock: Callable[[], float] = time.time) -> None:
+        self.target = target
+        self.server = target.cluster.server.rstrip("/")
+        self._clock = clock
+        self._authorization = ""
+        self._expires = float("inf")
+        self._certificate = ""
+        self._tls: ssl.SSLContext | None = None
+        self._renewing = asyncio.Lock()
+        self._ready = False
+
+    def __repr__(self) -> str:
+        return f"<Login {self.target.context} {self.server}>"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        host = urlsplit(self.server).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    @property
+    def server_name(self) -> str | None:
+        """Name the server's certificate has to carry, if not the host's."""
+        return self.target.cluster.tls_server_name
+
+    @property
+    def proxy(self) -> str | None:
+        """Proxy to go through."""
+        return self.target.cluster.proxy_url
+
+    async def headers(self) -> dict[str, str]:
+        """Headers that say who asks; renewed if they are about to run out. Raises NotLoggedIn, BadKubeconfig."""
+        async with self._renewing:
+            if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
+                await self._obtain()
+        return {"Authorization": self._authorization} if self._authorization else {}
+
+    async def renew(self, refused: dict[str, str]) -> bool:
+        """Get new credentials after these were refused; False if there is no other to be had."""
+        user = self.target.user
+        if not (user.exec or user.auth_provider or user.token_file):
+            return False
+        async with self._renewing:
+            if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
+                before = (self._authorization, self._certificate)
+                await self._obtain()
+                return before != (self._authorization, self._certificate)
+        return True
+
+    async def tls(self) -> ssl.SSLContext | None:
+        """TLS settings; None for plain HTTP. Raises BadKubeconfig."""
+        if self._tls is None and self.server.startswith("https:"):
+            self._tls = await asyncio.to_thread(self._make_tls)
+        return self._tls
+
+    async def _obtain(self) -> None:
+        user = self.target.user
+        if user.exec or user.auth_provider:
+            await self._ask_plugin(user)
+        elif user.token_file:
+            self._authorization = "Bearer " + await asyncio.to_thread(_read_secret, user.token_file)
+            self._expires = self._clock() + REREAD_AFTER + RENEW_BEFORE
+        elif user.token:
+            self._authorization = f"Bearer {user.token}"
+        elif user.username and user.password is not None:
+            pair = f"{user.username}:{user.password}".encode()
+            self._authorization = "Basic " + base64.b64encode(pair).decode()
+        self._ready = True
+
+    async def _ask_plugin(self, user: User) -> None:
+        from_plugin = await asyncio.to_thread(_import_plugin)
+        given: Credential = await (
+            from_plugin.run_program(user.exec) if user.exec else from_plugin.ask_provider(user.auth_provider or {})
+        )
+        self._authorization = given.authorization
+        now = self._clock()
+        lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
+        # A token that is handed out shortly before its end must not make every request run the program.
+        self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
+        if given.certificate and given.certificate + given.key != self._certificate:
+            self._certificate, self._tls = given.certificate + given.key, None
+
+    def _make_tls(self) -> ssl.SSLContext:
+        cluster = self.target.cluster
+        authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        try:
+            context = ssl.create_default_context(cadata=authority or None)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
+            certificate = self._client_certificate()
+            if certificate:
+                _load_pair(context, certificate)
+        except ssl.SSLError as error:
+            what = error.reason or "not a certificate"
+            raise BadKubeconfig(
+                f'The certificates of context "{self.target.context}" cannot be used: {what}.',
+                "Write the kubeconfig again.",
+            ) from None
+        if cluster.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _client_certificate(self) -> str:
+        """Client certificate and key, PEM; empty if there are none."""
+        if self._certificate:
+            return self._certificate
+        user = self.target.user
+        certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
+        key = _pem(user.client_key_data, user.client_key, "client key")
+        return f"{certificate}\n{key}" if certificate and key else ""
+
+    async def expired(self) -> NotLoggedIn | None:
+        """Whether the client certificate has run out, which the server only calls "Unauthorized"."""
+        until = await asyncio.to_thread(self._certificate_end)
+        if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
+            return None
+        return NotLoggedIn(
+            f'The client certificate of user "{self.target.user_name}" expired on {until:%Y-%m-%d %H:%M} UTC.',
+            "Get a new kubeconfig (for GKE: gcloud container clusters get-credentials).",
+            status=401,
+        )
+
+    def _certificate_end(self) -> datetime | None:
+        certificate = self._client_certificate()
+        if not certificate:
+            return None
+        from cryptography import x509  # only an account that was refused needs it
+
+        try:
+            return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+        except ValueError:
+            return None
+
+
+def _import_plugin() -> ModuleType:
+    from console.cluster import plugin
+
+    return plugin
+
+
+def _read_secret(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no text"
+        raise BadKubeconfig(f"The file {path} that the kubeconfig names cannot be read: {why}.") from None
+
+
+def _pem(data: str | None, path: str | None, what: str) -> str:
+    """PEM text from base64 data, else from a file; empty if neither is given."""
+    if not data:
+        return _read_secret(path) if path else ""
+    try:
+        return base64.b64decode(data, validate=False).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        raise BadKubeconfig(f"The {what} in the kubeconfig is no base64.", "Write the kubeconfig again.") from None
+
+
+def _load_pair(context: ssl.SSLContext, pem: str) -> None:
+    """OpenSSL reads a client certificate from files only, so it lies in one (0600) for that moment."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name)

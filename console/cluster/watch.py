@@ -1,0 +1,252 @@
+"""List, then follow, for ever: one kind's changes as an endless stream.
+
+The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
+stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
+nothing vanishes in between. A connection that has gone silent is noticed, because the server sends a bookmark about
+every minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.models.link import LinkState
+from console.parsers.status import StatusWire, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from console.cluster.client import Client
+    from console.parsers.page import Key, Line, Reader
+
+M = TypeVar("M")
+
+PAGE = 500
+BATCH = 100
+"""Models made between two turns of the event loop."""
+SILENCE = 90.0
+"""Seconds without a line after which a watch is taken for dead; bookmarks come about every 60."""
+LASTS = (240, 480)
+"""Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[M]):
+    """A part of the first list."""
+
+    objects: Mapping[Key, M]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[M]):
+    """All objects there are; whatever else was known is gone."""
+
+    objects: Mapping[Key, M]
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
+    """Objects that could not be understood, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[M]):
+    """An object is new or another than before."""
+
+    key: Key
+    object: M
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """An object has changed and can no longer be understood."""
+
+    key: Key
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An object is gone."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The server has said something: the connection is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No connection; what was known may be out of date. It goes on trying."""
+
+    error: ConsoleError
+    state: LinkState = LinkState.STALE
+
+
+Change = Page[Any] | Listed[Any] | Changed[Any] | Odd | Removed | Heard | Lost
+
+
+class Source(Protocol):
+    """Where lists and watch lines come from."""
+
+    async def page(self, token: str) -> bytes:
+        """One page of the list."""
+
+    def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Lines from that version on; entering it means that the server has accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before trying again, in seconds."""
+
+    first: float = 0.5
+    most: float = 8.0
+    refused: float = 60.0
+    """After a refusal that only an administrator can lift."""
+
+    def wait(self, error: ConsoleError, failures: int) -> float:
+        """For this error, after so many in a row; with jitter, so that a cluster's clients do not come all at once."""
+        if isinstance(error, NotAllowed | NotFound):
+            return self.refused
+        if isinstance(error, Refused) and error.retry_after:
+            return error.retry_after * (1 + random.random() / 4)
+        if isinstance(error, NotLoggedIn):
+            return min(self.refused, 15.0)
+        return float(min(self.most, self.first * 2.0 ** min(failures - 1, 16)) * (0.5 + random.random() / 2))
+
+
+class _EndedAtOnce(Unreachable):
+    """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
+
+
+class _Truncated(Unreachable):
+    """A watch ended in the middle of a line."""
+
+
+USUAL = Backoff()
+
+
+async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUAL) -> AsyncGenerator[Change, None]:
+    """Everything that happens to one kind, for ever: ordinary failures are `Lost`, and only closing ends it."""
+    version, listed, failures = "", False, 0
+    while True:
+        try:
+            if not version:
+                async with aclosing(_list(source, reader, by_page=not listed)) as pages:
+                    async for seen, change in pages:
+                        version = seen
+                        yield change
+                listed = True
+            heard = False
+            async with source.watch(version) as lines:
+                yield Heard()
+                async for text in lines:
+                    line = reader.line(text)
+                    version, failures, heard = line.version or version, 0, True
+                    yield _change(line)
+            if not heard:
+                raise _EndedAtOnce("Could not follow the changes: the server ended the watch at once.")
+        except ConsoleError as error:
+            failures += 1
+            if isinstance(error, Gone):
+                version = ""
+            elif not isinstance(error, _EndedAtOnce) and (failures > 1 or not version or isinstance(error, Refused)):
+                yield Lost(error)
+            elif failures == 1:
+                continue
+            await asyncio.sleep(backoff.wait(error, failures))
+
+
+async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> AsyncGenerator[tuple[str, Change], None]:
+    """The whole list, with the version to watch from; the next page is on its way while this one is read."""
+    everything: dict[Key, M] = {}
+    unreadable: dict[Key, str] = {}
+    version = ""
+    fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
+    try:
+        while fetching:
+            page = reader.page(await fetching)
+            fetching = asyncio.ensure_future(source.page(page.next)) if page.next else None
+            version = page.version
+            unreadable.update(page.unreadable)
+            for start in range(0, len(page.items), BATCH):
+                made, odd = reader.models(page.items[start : start + BATCH])
+                everything.update(made)
+                unreadable.update(odd)
+                if by_page and (page.next or start + BATCH < len(page.items)):
+                    yield "", Page(made)
+                await asyncio.sleep(0)
+            del page
+    finally:
+        if fetching:
+            fetching.cancel()
+    yield version, Listed(everything, unreadable)
+
+
+def _change(line: Line[Any]) -> Change:
+    """What a watch line means; raises Gone, Unreachable and other refusals for a line of type ERROR."""
+    if line.type == "ERROR":
+        raise _error(line.status or StatusWire())
+    if line.type == "DELETED":
+        return Removed(line.key)
+    if line.unreadable:
+        return Odd(line.key, line.unreadable)
+    return Changed(line.key, line.model) if line.model is not None else Heard()
+
+
+def _error(status: StatusWire) -> ConsoleError:
+    if "resource version" in (status.message or "").lower() and "large" in (status.message or "").lower():
+        return Gone(status.message or "")  # the server was restored from a backup, or replaced by another
+    return refusal(status.code or 500, status, doing="follow the changes")
+
+
+class HttpSource:
+    """Lists and watches of one collection of the API server."""
+
+    def __init__(self, client: Client, path: str, what: str, *, silence: float = SILENCE) -> None:
+        self._client = client
+        self._path = path
+        self._what = what
+        self._silence = silence
+
+    async def page(self, token: str) -> bytes:
+        """One page of at most 500."""
+        params = {"limit": str(PAGE), **({"continue": token} if token else {})}
+        return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
+
+    @asynccontextmanager
+    async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Lines of a watch, without their line ends."""
+        lasts = str(random.randint(*LASTS))
+        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
+        doing = f"follow {self._what}"
+        try:
+            async with (
+                self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
+                aclosing(_lines(answer.content.iter_any())) as lines,
+            ):
+                yield lines
+        except Unreachable as error:
+            if "resource version" in error.message.lower() and "large" in error.message.lower():
+                raise Gone(error.message) from error
+            raise
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Whole lines of any length; _Truncated if the last has no end."""
+    rest: list[bytes] = []
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        for other in others:
+            line = b"".join(rest)
+            rest = [other]
+            if line:
+                yield line
+    if any(rest):
+        raise _Truncated("Could not follow the changes: the watch broke off in the middle of a line.")

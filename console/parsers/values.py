@@ -1,0 +1,175 @@
+"""Values of a launch, checked against the chart's schema, and `--set` lines read into values."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput
+from console.models.launch import Field, FieldKind, FieldProblem, Value, coerce, put
+from console.parsers.schema import Schema, leaves
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a map of names and values",
+}
+
+
+def check_values(schema: Schema, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+    """What is wrong with complete values, at most one sentence a field, in the schema's order."""
+    from jsonschema import Draft202012Validator  # only launching pays for it
+
+    problems: dict[str, FieldProblem] = {}
+    parts = dict(leaves(schema))
+    for error in Draft202012Validator(schema).iter_errors(values):
+        for problem in _problems(error, schema, parts):
+            problems.setdefault(problem.path, problem)
+    places = {path: place for place, path in enumerate(parts)}
+    return tuple(sorted(problems.values(), key=lambda problem: places.get(problem.path, -1)))
+
+
+def misplaced_nulls(schema: Schema, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+    """Values given as null: they remove a name from a map, and mean nothing for any other field."""
+    return tuple(
+        FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
+        for path, part in leaves(schema)
+        if _holds_null(changes, path.split("."))
+    )
+
+
+def parse_sets(fields: Sequence[Field], settings: Iterable[str]) -> dict[str, Value]:
+    """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.NCCL_DEBUG=INFO).
+
+    Unlike Helm's, a comma does not begin another setting. `{a,b}` and `a,b` both are a list; `null` removes a name of
+    a map.
+    """
+    values: dict[str, Value] = {}
+    for setting in settings:
+        path, separator, text = setting.partition("=")
+        if not separator:
+            raise BadInput(f"{setting} is not path=value.", "Write, for example, gpus=16.")
+        _set(values, fields, path.strip(), text)
+    return values
+
+
+def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> None:
+    for field in fields:
+        if path == field.path:
+            put(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
+            return
+        if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
+            name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
+            put(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
+            return
+    raise BadInput(f"{path} is not a value of this recipe{_nearest(path, [field.path for field in fields])}")
+
+
+def _entry(values: Mapping[str, Value], path: str) -> dict[str, Value]:
+    """The map at a path, or an empty one: its names may hold dots, so it is filled whole."""
+    found: Value = values
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _inside_braces(text: str) -> str:
+    stripped = text.strip()
+    return stripped[1:-1] if stripped.startswith("{") and stripped.endswith("}") else stripped
+
+
+def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:
+    first, *rest = names
+    if first not in level:
+        return False
+    value = level[first]
+    if rest and isinstance(value, Mapping):
+        return _holds_null(value, rest)
+    return value is None
+
+
+def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema]) -> list[FieldProblem]:
+    path, rest = _place(error.absolute_path, parts)
+    if error.validator == "additionalProperties" and path not in parts:
+        return _unknown_names(error, schema, path)
+    part = parts.get(path)
+    if part is None:
+        kind = _KINDS.get(str(error.validator_value), "something else")
+        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
+    return [FieldProblem(path, _sentence(part, error, rest))]
+
+
+def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
+    """The field's dotted path, and what is left of the way when the fault lies inside the field's value."""
+    path = ""
+    way = list(keys)
+    while way and path not in parts:
+        name = way.pop(0)
+        path = f"{path}.{name}" if path else str(name)
+    return path, way
+
+
+def _unknown_names(error: ValidationError, schema: Schema, above: str) -> list[FieldProblem]:
+    known = [path for path, _ in leaves(schema)]
+    allowed = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+    given: Any = error.instance
+    names = [name for name in given if name not in allowed]
+    paths = [f"{above}.{name}" if above else str(name) for name in names]
+    return [FieldProblem(path, f"{path} is not a value of the chart{_nearest(path, known)}") for path in paths]
+
+
+def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
+    title = str(part["title"]) + _inside(rest)
+    value: Any = error.instance
+    expected: Any = error.validator_value
+    given = "" if part.get("x-secret") else _given(value)
+    if _is_reserved(error):
+        return f"{part['title']}: {value} is set by the chart itself and cannot be given."
+    if error.validator == "required":
+        missing = [name for name in expected if name not in value]
+        return f"{title} must have {', '.join(missing)}{given}."
+    if error.validator == "type":
+        return f"{title} must be {_KINDS.get(str(expected), expected)}{given}."
+    if error.validator == "enum":
+        return f"{title} must be one of {', '.join(map(str, expected))}{given}."
+    rule = str(part.get("x-rule", ""))
+    if error.validator == "minimum" and not rule:
+        return f"{title} must be at least {expected:,}{given}."
+    if error.validator == "maximum":
+        return f"{title} must be at most {expected:,}{given}."
+    if error.validator == "maxLength":
+        return f"{title} may have {expected} characters at most{given}."
+    return f"{title} {rule or 'does not fit'}{given}."
+
+
+def _is_reserved(error: ValidationError) -> bool:
+    """The name of a map is one of those it may not have; jsonschema reports it on the map's name rules."""
+    return error.validator == "not" and "propertyNames" in error.absolute_schema_path
+
+
+def _inside(rest: Sequence[str | int]) -> str:
+    words = [f" entry {key + 1}" if isinstance(key, int) else f" {key}" for key in rest]
+    return f",{','.join(words)}," if words else ""
+
+
+def _nearest(path: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(path, known, n=1, cutoff=0.7) or [
+        one for one in known if one.rpartition(".")[2] == path.rpartition(".")[2]
+    ]
+    return f"; did you mean {near[0]}?" if near else "."
+
+
+def _given(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = re.sub(r"\s+", " ", text).strip()
+    if not text:
+        return "; it is empty"
+    return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"
