@@ -1,0 +1,65 @@
+{{- /* Environment of the workload container, in one list without doubles: what identifies the pod, then the
+recipe's own numbers, then the person's variables and secrets. */ -}}
+{{- define "a4.env" -}}
+- name: JOB_COMPLETION_INDEX
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']
+- name: JOB_UUID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.labels['batch.kubernetes.io/controller-uid']
+- name: JOB_IDENTIFIER
+  value: {{ .Release.Name }}-$(JOB_UUID)
+{{- range $name, $value := include "a4.fixedEnv" . | fromYaml }}
+- name: {{ $name | quote }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- range $name, $value := .Values.env }}
+{{- if not (hasKey $.Values.secrets $name) }}
+- name: {{ $name | quote }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- range $name, $reference := .Values.secrets }}
+- name: {{ $name | quote }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ index (splitList "/" $reference) 0 | quote }}
+      key: {{ index (splitList "/" $reference) 1 | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "a4.fixedEnv" -}}
+A4_RECIPE: {{ .Values.recipe.id | quote }}
+A4_DISCOVERY_SECONDS: {{ int .Values.discovery | quote }}
+JOB_ID: {{ .Release.Name | quote }}
+JOB_ORCHESTRATOR: gke
+HOSTNAME_PREFIX: {{ .Release.Name }}-workload-
+DOMAIN_NAME: {{ include "a4.domain" . }}
+RANK_0_FQDN: {{ include "a4.rank0" . }}
+MASTER_ADDR: {{ include "a4.rank0" . }}
+MASTER_PORT: {{ int .Values.network.masterPort | quote }}
+WORLD_SIZE: {{ int .Values.gpus | quote }}
+NNODES: {{ include "a4.nodes" . | quote }}
+GPUS_PER_NODE: {{ include "a4.gpusPerNode" . | quote }}
+SLEEP_INFINITY: {{ .Values.keepAlive | quote }}
+SSH_PUBLIC_KEY: {{ .Values.ssh.publicKey | quote }}
+NCCL_DEBUG: {{ .Values.network.nccl.debug }}
+NCCL_SOCKET_IFNAME: {{ .Values.network.nccl.socketInterfaces | quote }}
+{{- if .Values.network.gib.enabled }}
+NCCL_NET: gIB
+NCCL_PLUGIN_PATH: /usr/local/gib/lib64
+NCCL_INIT_SCRIPT: /usr/local/gib/scripts/set_nccl_env.sh
+{{- if .Values.network.nccl.tuner }}
+NCCL_TUNER_CONFIG_PATH: /usr/local/gib/configs/{{ .Values.network.nccl.tuner }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.recipe.id "nccl-all-reduce" }}
+A4_NCCL_BEGIN: {{ .Values.recipe.nccl.begin | quote }}
+A4_NCCL_END: {{ .Values.recipe.nccl.end | quote }}
+A4_NCCL_FACTOR: {{ int .Values.recipe.nccl.factor | quote }}
+A4_NCCL_ITERS: {{ int .Values.recipe.nccl.iterations | quote }}
+A4_NCCL_WARMUP: {{ int .Values.recipe.nccl.warmup | quote }}
+{{- end }}
+{{- end -}}

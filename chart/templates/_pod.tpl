@@ -1,0 +1,97 @@
+{{- define "a4.podAnnotations" -}}
+kubectl.kubernetes.io/default-container: workload
+{{- if and .Values.queue (ne .Values.topology.request "none") }}
+kueue.x-k8s.io/podset-{{ .Values.topology.request }}-topology: {{ .Values.topology.level | quote }}
+{{- end }}
+{{- if and .Values.network.interfaces (not .Values.network.hostNetwork) }}
+networking.gke.io/default-interface: eth0
+networking.gke.io/interfaces: {{ include "a4.interfaces" . | quote }}
+{{- end }}
+{{- end -}}
+
+{{- /* eth0 and eth1 carry TCP, eth2..eth9 one RDMA card each; or the names given, in their order. */ -}}
+{{- define "a4.interfaces" -}}
+{{- $names := .Values.network.subnetworks | default (list "default" "gvnic-1" "rdma-0" "rdma-1" "rdma-2" "rdma-3" "rdma-4" "rdma-5" "rdma-6" "rdma-7") -}}
+{{- $interfaces := list -}}
+{{- range $index, $name := $names -}}
+{{- $interfaces = append $interfaces (dict "interfaceName" (printf "eth%d" $index) "network" $name) -}}
+{{- end -}}
+{{- toJson $interfaces -}}
+{{- end -}}
+
+{{- /* targetNodes and avoidNodes are terms of one expression: both hold. */ -}}
+{{- define "a4.affinity" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+    - matchExpressions:
+      {{- with .Values.placement.targetNodes }}
+      - key: kubernetes.io/hostname
+        operator: In
+        values:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.placement.avoidNodes }}
+      - key: kubernetes.io/hostname
+        operator: NotIn
+        values:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end -}}
+
+{{- define "a4.volumes" -}}
+- name: launchers
+  configMap:
+    name: {{ .Release.Name }}-launchers
+    defaultMode: 0755
+- name: ssh
+  secret:
+    secretName: {{ .Release.Name }}-ssh
+    defaultMode: 0400
+- name: shm
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .Values.storage.shm }}
+{{- if .Values.network.gib.enabled }}
+- name: gib
+  emptyDir: {}
+- name: third-party
+  emptyDir: {}
+{{- end }}
+{{- if .Values.storage.ssd }}
+- name: ssd
+  hostPath:
+    path: /mnt/stateful_partition/kube-ephemeral-ssd
+    type: Directory
+{{- end }}
+{{- range $claim, $path := .Values.storage.pvc }}
+- name: pvc-{{ $claim | replace "." "-" | trunc 59 | trimSuffix "-" }}
+  persistentVolumeClaim:
+    claimName: {{ $claim | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "a4.volumeMounts" -}}
+- name: launchers
+  mountPath: /a4/launchers
+  readOnly: true
+- name: ssh
+  mountPath: /a4/ssh
+  readOnly: true
+- name: shm
+  mountPath: /dev/shm
+{{- if .Values.network.gib.enabled }}
+- name: gib
+  mountPath: /usr/local/gib
+- name: third-party
+  mountPath: /third_party
+{{- end }}
+{{- with .Values.storage.ssd }}
+- name: ssd
+  mountPath: {{ . | quote }}
+{{- end }}
+{{- range $claim, $path := .Values.storage.pvc }}
+- name: pvc-{{ $claim | replace "." "-" | trunc 59 | trimSuffix "-" }}
+  mountPath: {{ $path | quote }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,281 @@
+"""Helm: charts rendered, releases installed and removed; the only importer of the Helm SDK.
+
+The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only.
+Every action has a configuration of its own (2 ms), so actions share nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from console.errors import (
+    BadInput,
+    BadKubeconfig,
+    Conflict,
+    ConsoleError,
+    NotAllowed,
+    NotFound,
+    NotLoggedIn,
+    ReleaseFailed,
+    Unreachable,
+)
+from console.models.launch import FieldProblem, Release, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from helm_python import Config
+
+T = TypeVar("T")
+
+RECIPE_LABEL = "a4.console/recipe"
+
+
+class BadValues(BadInput):
+    """Helm refused the values; `problems` has one entry a value, paths dotted."""
+
+    def __init__(self, message: str, hint: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
+        super().__init__(message, hint)
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Helm on one cluster."""
+
+    kubeconfig: Path | None = None
+    """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
+    context: str = ""
+    """Empty: the kubeconfig's own."""
+
+    async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
+        """The YAML of every object, without asking the cluster anything."""
+
+        def work() -> tuple[str, ...]:
+            from helm_python import Chart
+
+            with Chart.load(chart) as loaded:
+                rendered = loaded.render(dict(values), name=name, namespace=namespace)
+            return tuple(text for path, text in sorted(rendered.items()) if _is_manifest(path, text))
+
+        return await _in_thread(work, f"The chart could not be rendered for {name}")
+
+    async def dry_run(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
+        """The YAML of every object after the API server, with all its admission webhooks, has accepted each."""
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                release = config.install(chart, name, dict(values), namespace=namespace, dry_run="server")
+            return _documents(str(release["manifest"]))
+
+        return await _in_thread(work, f"The cluster would not accept {name}")
+
+    async def install(
+        self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
+    ) -> None:
+        """Install a release without waiting for its pods; when it fails, what was made is removed again."""
+
+        def work() -> None:
+            with self._config(namespace) as config:
+                _refuse_taken(config, name, namespace)
+                try:
+                    config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
+                except _failures() as error:
+                    if not _is_taken(error):
+                        _remove_failed(config, name, error)
+                    raise
+
+        await _in_thread(work, f"{name} could not be installed")
+
+    async def upgrade(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> None:
+        """Give a release other values; what a JobSet may not change while it exists is refused by the cluster."""
+
+        def work() -> None:
+            with self._config(namespace) as config:
+                config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
+
+        await _in_thread(work, f"{name} could not be changed")
+
+    async def uninstall(self, *, name: str, namespace: str) -> tuple[str, ...]:
+        """Remove a release; what it had, as "Kind name". The cluster deletes the pods a moment later."""
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                manifest = str(config.status(name)["manifest"])
+                config.uninstall(name)
+            return tuple(f"{kind} {title}" for kind, title in map(kind_and_name, _documents(manifest)))
+
+        return await _in_thread(work, f"{name} could not be removed from {namespace}")
+
+    async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
+        """Releases of the named chart in every state; an empty namespace means all of them."""
+
+        def work() -> tuple[Release, ...]:
+            with self._config(namespace or "default") as config:
+                found = config.list(all_states=True, all_namespaces=not namespace)
+            return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
+
+        return await _in_thread(work, "The releases could not be listed")
+
+    async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
+        """The values a release was installed with, without the chart's defaults."""
+
+        def work() -> dict[str, Value]:
+            with self._config(namespace) as config:
+                return dict(config.get_values(name) or {})
+
+        return await _in_thread(work, f"The values of {name} could not be read")
+
+    def _config(self, namespace: str) -> Config:
+        from helm_python import Config
+
+        return Config(kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace)
+
+
+def kind_and_name(manifest: str) -> tuple[str, str]:
+    """Of one object in YAML, read without building it: the first `kind` and the first `name` of its metadata."""
+    kind = re.search(r"^kind: *\"?([\w.]+)", manifest, re.MULTILINE)
+    name = re.search(r"^metadata:\n(?:[ ].*\n)*?  name: *\"?([-.\w]+)", manifest, re.MULTILINE)
+    return (kind.group(1) if kind else "", name.group(1) if name else "")
+
+
+async def _in_thread(work: Callable[[], T], failed: str) -> T:
+    # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
+    return await asyncio.to_thread(_translated, work, failed)
+
+
+def _translated(work: Callable[[], T], failed: str) -> T:
+    try:
+        return work()
+    except _failures() as error:
+        raise _translate(str(error), type(error).__name__, failed) from error
+
+
+def _failures() -> type[Exception]:
+    from helm_python import HelmError
+
+    return HelmError
+
+
+def _refuse_taken(config: Config, name: str, namespace: str) -> None:
+    """Before anything is made: a release of that name must not exist, for a failed install is removed."""
+    from helm_python import HelmNotFoundError
+
+    try:
+        status = config.status(name)["status"]
+    except HelmNotFoundError:
+        return
+    raise _taken(name, namespace, str(status))
+
+
+def _taken(name: str, namespace: str, status: str = "") -> Conflict:
+    state = f" ({status})" if status else ""
+    return Conflict(
+        f"A release named {name} exists already in {namespace}{state}.",
+        "Choose another name, or stop that one first.",
+        status=409,
+        reason="AlreadyExists",
+    )
+
+
+def _is_taken(error: Exception) -> bool:
+    return "cannot reuse a name that is still in use" in str(error) or "cannot be imported" in str(error)
+
+
+def _remove_failed(config: Config, name: str, error: Exception) -> None:
+    try:
+        config.uninstall(name, ignore_not_found=True)
+    except _failures() as second:
+        raise ReleaseFailed(
+            f"{name} could not be installed: {_first_sentence(str(error))}; removing what was made failed too:"
+            f" {_first_sentence(str(second))}.",
+            f"Stop {name} again when the cluster answers.",
+        ) from error
+
+
+def _translate(text: str, kind: str, failed: str) -> ConsoleError:
+    """Helm's words -> one of our failures, by what the words say: Helm has few kinds of its own."""
+    problems = schema_problems(text)
+    if problems:
+        message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
+        return BadValues(f"{failed}: {message}.", problems=problems)
+    why = _first_sentence(text)
+    for pattern, made in _MEANINGS:
+        if re.search(pattern, text):
+            return made(f"{failed}: {why}.")
+    if kind == "HelmNotFoundError":
+        return NotFound(f"{failed}: there is no such release.", status=404, reason="NotFound")
+    return ReleaseFailed(f"{failed}: {why}.")
+
+
+_MEANINGS: tuple[tuple[str, Callable[[str], ConsoleError]], ...] = (
+    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig),
+    (r"\bUnauthorized\b|must be logged in", lambda text: NotLoggedIn(text, "Log in again.", status=401)),
+    (
+        r"\bis forbidden: User\b|\bforbidden: User\b",
+        lambda text: NotAllowed(text, "Ask for the right to do this in the namespace.", status=403, reason="Forbidden"),
+    ),
+    (
+        r"cannot reuse a name that is still in use|cannot be imported into the current release",
+        lambda text: Conflict(text, "Choose another name, or remove what has it.", status=409, reason="AlreadyExists"),
+    ),
+    (
+        r"no matches for kind \"JobSet\"",
+        lambda text: ReleaseFailed(text, "This cluster has no JobSet API; ask its administrator to install JobSet."),
+    ),
+    (
+        r"namespaces? \"[^\"]*\" not found",
+        lambda text: NotFound(text, "Choose a namespace that exists.", status=404, reason="NotFound"),
+    ),
+    (
+        r"failed calling webhook",
+        lambda text: ReleaseFailed(text, "A controller of the cluster (Kueue or JobSet) does not answer."),
+    ),
+    (
+        r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
+        lambda text: Unreachable(text, "Check the network, the VPN and the kubeconfig."),
+    ),
+)
+
+
+def schema_problems(text: str) -> tuple[FieldProblem, ...]:
+    """The violations in Helm's report of values that do not fit the schema; none when it reports something else.
+
+    A line of two spaces and more says again, in parts, what the line above says.
+    """
+    if "schema(s)" not in text:
+        return ()
+    lines = re.findall(r"^- at '([^']*)': (.*)$", text, re.MULTILINE)
+    return tuple(FieldProblem(path.strip("/").replace("/", "."), why) for path, why in lines)
+
+
+def _first_sentence(text: str) -> str:
+    """Helm's message without the objects that API servers repeat in it, on one line, at most 400 characters."""
+    short = re.sub(r"Invalid value: [\[{].*[\]}]: ", "", text)
+    short = re.sub(r"\s+", " ", short).strip().rstrip(".")
+    return short if len(short) <= 400 else short[:397] + "..."
+
+
+def _documents(manifest: str) -> tuple[str, ...]:
+    parts = re.split(r"^---\n", manifest, flags=re.MULTILINE)
+    return tuple(re.sub(r"^# Source: .*\n", "", part) for part in parts if part.strip())
+
+
+def _is_manifest(path: str, text: str) -> bool:
+    return path.endswith(".yaml") and bool(text.strip())
+
+
+def _release(summary: Mapping[str, Any]) -> Release:
+    return Release(
+        namespace=str(summary["namespace"]),
+        name=str(summary["name"]),
+        recipe=str((summary.get("labels") or {}).get(RECIPE_LABEL, "")),
+        revision=int(summary.get("revision", 0)),
+        status=str(summary.get("status", "")),
+        updated=str(summary.get("deployed_at", "")),
+        chart=f"{summary.get('chart_name', '')}-{summary.get('chart_version', '')}",
+    )

@@ -1,0 +1,184 @@
+"""Launches: what there is to launch, whether a plan is sound, and a plan made into a release of the chart."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console import assets
+from console.errors import BadInput, NotFound, Unreadable
+from console.helm import RECIPE_LABEL, Helm, kind_and_name
+from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value, merge
+from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes
+from console.parsers.values import check_values, misplaced_nulls, parse_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+CHART = "a4"
+LONGEST_NAME = 43
+"""Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
+_COMMON = ("run.sh", "prepare.sh")
+"""Launchers that every recipe has beside its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What can be launched: the chart's schema and the launchers, read once; no cluster is needed."""
+
+    chart: Path
+    schema: Schema
+    launchers: Mapping[str, str]
+    """File name -> text."""
+
+    @classmethod
+    def load(cls) -> Catalogue:
+        """Read chart/ and launchers/; 0.2 s the first time, since it loads the schema checker: call it in a thread."""
+        import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
+
+        chart = assets.chart()
+        try:
+            schema = json.loads((chart / "values.schema.json").read_text())
+        except (OSError, ValueError) as error:
+            raise Unreadable(f"The chart's values.schema.json cannot be read: {error}.") from error
+        scripts = sorted(path for path in assets.launchers().iterdir() if path.suffix in {".sh", ".py"})
+        return cls(chart, schema, {path.name: path.read_text() for path in scripts})
+
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Every recipe, in the order they are offered."""
+        return parse_recipes(self.schema)
+
+    def recipe(self, word: str) -> Recipe:
+        """The recipe with that id or code (W03), in any case."""
+        for recipe in self.recipes():
+            if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
+                return recipe
+        known = ", ".join(recipe.id for recipe in self.recipes())
+        raise BadInput(f"There is no recipe {word}.", f"There are: {known}.")
+
+    def fields(self, recipe: str) -> tuple[Field, ...]:
+        """What the form of a recipe asks for."""
+        return parse_fields(self.schema, self.recipe(recipe).id)
+
+    def defaults(self, recipe: str) -> dict[str, Value]:
+        """All values of a recipe that nobody has changed, nested."""
+        return merge(parse_defaults(self.schema), recipe_changes(self.schema, self.recipe(recipe).id))
+
+    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+        """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
+        found = [
+            FieldProblem(path, message)
+            for path, message in (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
+            if message
+        ]
+        found += misplaced_nulls(self.schema, plan.values)
+        found += check_values(self.schema, merge(self.defaults(plan.recipe), plan.values))
+        return tuple(found)
+
+    def require_sound(self, plan: LaunchPlan) -> None:
+        """Raise BadInput, with every problem in it, unless there is none."""
+        problems = self.problems(plan)
+        if problems:
+            raise BadInput(" ".join(problem.message for problem in problems))
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        """Nested values of `path=value` settings."""
+        return parse_sets(self.fields(recipe), settings)
+
+    def suggest_name(self, recipe: str, user: str) -> str:
+        """A valid release name: who and what, as in anna-nccl-test."""
+        suffix = self.recipe(recipe).suffix
+        who = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+        if not who or not who[0].isalpha():
+            who = f"a4-{who}".rstrip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+        return f"{who}-{suffix}"
+
+    def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
+        recipe = self.recipe(plan.recipe).id
+        mine = {
+            name: text for name, text in self.launchers.items() if name in _COMMON or name.rpartition(".")[0] == recipe
+        }
+        if len(mine) <= len(_COMMON):
+            raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
+        return merge(merge(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A catalogue and a cluster to launch on."""
+
+    catalogue: Catalogue
+    helm: Helm
+
+    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects the plan would make; the cluster is not asked."""
+        self.catalogue.require_sound(plan)
+        texts = await self.helm.render(
+            self.catalogue.chart, self.catalogue.chart_values(plan), name=plan.name, namespace=plan.namespace
+        )
+        manifests = [Manifest(*kind_and_name(text), text=_masked(text)) for text in texts]
+        return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
+
+    async def check(self, plan: LaunchPlan) -> None:
+        """Let the API server and its webhooks judge every object, without making one."""
+        self.catalogue.require_sound(plan)
+        await self.helm.dry_run(
+            self.catalogue.chart, self.catalogue.chart_values(plan), name=plan.name, namespace=plan.namespace
+        )
+
+    async def launch(self, plan: LaunchPlan) -> str:
+        """Check the plan, install it, and give the JobSet's name; a failed install leaves nothing."""
+        await self.check(plan)
+        await self.helm.install(
+            self.catalogue.chart,
+            self.catalogue.chart_values(plan),
+            name=plan.name,
+            namespace=plan.namespace,
+            labels={RECIPE_LABEL: self.catalogue.recipe(plan.recipe).id},
+        )
+        return plan.name
+
+    async def stop(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours."""
+        if not any(release.name == name for release in await self.releases(namespace)):
+            raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
+        return await self.helm.uninstall(name=name, namespace=namespace)
+
+    async def releases(self, namespace: str = "") -> tuple[Release, ...]:
+        """Releases of our chart; an empty namespace means all of them."""
+        return await self.helm.releases(CHART, namespace)
+
+    async def values(self, namespace: str, name: str) -> dict[str, Value]:
+        """What a release was launched with, without the launchers: a plan's values, to launch again."""
+        found = await self.helm.values(name=name, namespace=namespace)
+        return {path: value for path, value in found.items() if path != "launchers"}
+
+
+def name_problem(name: str) -> str:
+    """Why this cannot be a release's name, in a sentence; empty: it can."""
+    if not name:
+        return "Name is empty."
+    if len(name) > LONGEST_NAME:
+        return f"Name may have {LONGEST_NAME} characters at most, for pods' names to stay valid; it has {len(name)}."
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        return "Name must begin with a letter, end with a letter or digit, and hold only a-z, 0-9 and dashes."
+    return ""
+
+
+def namespace_problem(namespace: str) -> str:
+    """Why this cannot be a namespace's name, in a sentence; empty: it can."""
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", namespace):
+        return ""
+    return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."
+
+
+def _masked(manifest: str) -> str:
+    """A Secret's manifest with every value hidden; anything else as it is."""
+    if kind_and_name(manifest)[0] != "Secret":
+        return manifest
+    head, data, values = manifest.partition("\ndata:\n")
+    return head + data + re.sub(r"^( +[-._\w\"]+:).*$", r"\1 (hidden)", values, flags=re.MULTILINE)
