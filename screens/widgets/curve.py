@@ -1,0 +1,217 @@
+"""The curve of a bandwidth test: busbw over message size, both halves, and what the machine is known to reach."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import log2
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.ink import Inked
+from screens.widgets.plot import DOTS_HIGH, DOTS_WIDE, Canvas, round_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OUT, IN, BOTH = "●", "○", "◉"
+OUT_INK, IN_INK = "accent", "waits"
+_UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
+
+
+class Point(NamedTuple):
+    """One message size: what each half reached, GB/s; None where it was not measured."""
+
+    size: int
+    out_of_place: float | None = None
+    in_place: float | None = None
+
+
+class Band(NamedTuple):
+    """What is expected at one size, GB/s, lowest and highest."""
+
+    size: int
+    low: float
+    high: float
+
+
+def size_tick(amount: float) -> str:
+    """A message size as an axis says it: "512", "64K", "2M", "16G"."""
+    for factor, unit in _UNITS:
+        if amount >= factor:
+            return f"{amount / factor:.3g}{unit}"
+    return f"{amount:.0f}"
+
+
+def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
+    """Lowest and highest expected at that size, between the known sizes along the logarithm; None outside them."""
+    for left, right in pairwise(band):
+        if left.size <= size <= right.size:
+            part = (log2(size) - log2(left.size)) / (log2(right.size) - log2(left.size))
+            return left.low + part * (right.low - left.low), left.high + part * (right.high - left.high)
+    return (band[0].low, band[0].high) if len(band) == 1 and band[0].size == size else None
+
+
+class Frame:
+    """Where values lie on a canvas: the axes of one curve."""
+
+    def __init__(self, points: Sequence[Point], band: Sequence[Band], width: int, height: int) -> None:
+        sizes = [point.size for point in points if point.size > 0] + [each.size for each in band]
+        values = [value for point in points for value in (point.out_of_place, point.in_place) if value is not None]
+        self.first, self.last = min(sizes, default=1), max(sizes, default=1)
+        self.ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
+        self.left = max(len(self.label(tick)) for tick in self.ticks) + 2
+        self.columns = max(1, width - self.left - 1)
+        self.lines = max(1, height - 3)
+        self.top = 1
+
+    @staticmethod
+    def label(tick: float) -> str:
+        """How the y axis writes that value."""
+        return f"{tick:,.4g}" if tick < 1000 else f"{tick:,.0f}"
+
+    def column(self, size: float) -> float:
+        """Dots from the y axis."""
+        span = log2(self.last) - log2(self.first)
+        part = (log2(size) - log2(self.first)) / span if span else 0.5
+        return part * (self.columns * DOTS_WIDE - 1)
+
+    def line(self, value: float) -> float:
+        """Dots from the top of the plot."""
+        return (1 - value / self.ticks[-1]) * (self.lines * DOTS_HIGH - 1)
+
+    def dot(self, size: float, value: float) -> tuple[int, int]:
+        """The dot on the canvas."""
+        return self.left * DOTS_WIDE + round(self.column(size)), self.top * DOTS_HIGH + round(self.line(value))
+
+    def cell(self, size: float, value: float) -> tuple[int, int]:
+        """The cell on the canvas."""
+        x, y = self.dot(size, value)
+        return x // DOTS_WIDE, y // DOTS_HIGH
+
+
+def draw(points: Sequence[Point], band: Sequence[Band], width: int, height: int, marked: int | None = None) -> Canvas:
+    """The whole picture: legend, axes with units, the band, then both halves as lines with a mark at each size."""
+    canvas = Canvas(width, height)
+    if width < 24 or height < 6:
+        canvas.text(0, 0, "too small for a curve", "dim")
+        return canvas
+    frame = Frame(points, band, width, height)
+    _shade_band(canvas, frame, band)
+    _draw_axes(canvas, frame, sorted({point.size for point in points if point.size > 0} | {each.size for each in band}))
+    if marked is not None and frame.first <= marked <= frame.last:
+        x, _ = frame.cell(marked, 0)
+        for y in range(frame.top, frame.top + frame.lines):
+            canvas.shade(x, y, "dim", "┊")
+    shown = [point for point in points if point.size > 0]
+    _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
+    _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
+    _draw_marks(canvas, frame, shown)
+    _draw_legend(canvas, bool(band))
+    return canvas
+
+
+def _shade_band(canvas: Canvas, frame: Frame, band: Sequence[Band]) -> None:
+    for column in range(frame.columns):
+        dots = column * DOTS_WIDE + 0.5
+        span = log2(frame.last) - log2(frame.first)
+        size = 2 ** (log2(frame.first) + span * dots / (frame.columns * DOTS_WIDE - 1))
+        reach = expected(band, size)
+        if reach is None:
+            continue
+        top = frame.top + int(frame.line(reach[1])) // DOTS_HIGH
+        bottom = frame.top + int(frame.line(reach[0])) // DOTS_HIGH
+        for y in range(top, bottom + 1):
+            canvas.shade(frame.left + column, y)
+
+
+def _draw_axes(canvas: Canvas, frame: Frame, sizes: Sequence[int]) -> None:
+    base = frame.top + frame.lines
+    for y in range(frame.top, base):
+        canvas.mark(frame.left - 1, y, "│", "faint")
+    for tick in frame.ticks:
+        _, y = frame.cell(frame.first, tick)
+        label = frame.label(tick)
+        canvas.text(frame.left - 2 - len(label), y, label, "dim")
+        canvas.mark(frame.left - 1, y, "┤", "faint")
+    canvas.text(frame.left - 1, base, "└" + "─" * frame.columns, "faint")
+    taken = -2
+    for size in sizes:
+        x = frame.left + round(frame.column(size)) // DOTS_WIDE
+        label = size_tick(size)
+        start = min(x - len(label) // 2, canvas.width - len(label))
+        if start > taken + 1:
+            canvas.mark(x, base, "┴", "faint")
+            canvas.text(start, base + 1, label, "dim")
+            taken = start + len(label)
+
+
+def _draw_half(
+    canvas: Canvas, frame: Frame, values: Sequence[tuple[int, float | None]], ink: str, *, every: int
+) -> None:
+    dots = [frame.dot(size, value) for size, value in values if value is not None]
+    for start, end in pairwise(dots):
+        canvas.line(start, end, ink, every=every)
+
+
+def _draw_marks(canvas: Canvas, frame: Frame, points: Sequence[Point]) -> None:
+    for point in points:
+        if point.in_place is not None:
+            canvas.mark(*frame.cell(point.size, point.in_place), IN, IN_INK)
+        if point.out_of_place is not None:
+            x, y = frame.cell(point.size, point.out_of_place)
+            canvas.mark(x, y, BOTH if canvas.letter(x, y) == IN else OUT, OUT_INK)
+
+
+def _draw_legend(canvas: Canvas, with_band: bool) -> None:
+    canvas.text(0, 0, "busbw GB/s", "dim")
+    entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
+    if with_band:
+        entries.append(("░", "faint", "reference"))
+    if canvas.width < 12 + sum(len(text) + 4 for _, _, text in entries):
+        entries = [(sign, ink, text[:3]) for sign, ink, text in entries]
+    x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
+    for sign, ink, text in entries:
+        canvas.mark(x, 0, sign, ink)
+        canvas.text(x + 2, 0, text, "dim")
+        x += len(text) + 4
+
+
+class Curve(Inked):
+    """Draws the points it is given at whatever size it has; out-of-place is a full line, in-place a dotted one."""
+
+    DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
+
+    points: reactive[tuple[Point, ...]] = reactive(())
+    band: reactive[tuple[Band, ...]] = reactive(())
+    marked: reactive[int | None] = reactive(None)
+    """Message size to point out, bytes."""
+
+    _rows: list[Strip] | None = None
+    _drawn_at: tuple[int, int] = (0, 0)
+
+    def watch_points(self) -> None:
+        """New points are a new picture."""
+        self._rows = None
+
+    watch_band = watch_points
+    watch_marked = watch_points
+
+    def notify_style_update(self) -> None:
+        """Textual's call after styles changed."""
+        super().notify_style_update()
+        self._rows = None
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the picture; it is drawn once per change and size."""
+        size = self.size.width, self.size.height
+        if self._rows is None or self._drawn_at != size:
+            canvas = draw(self.points, self.band, *size, marked=self.marked)
+            ground = self.rich_style
+            self._rows = [
+                Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in canvas.rows()
+            ]
+            self._drawn_at = size
+        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], self.rich_style)

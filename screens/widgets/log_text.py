@@ -1,0 +1,74 @@
+"""What a program printed, made fit for a terminal: no control codes, one ink per line, matches found (pure)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.cells import chop_cells
+
+from screens.wording import Run, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_BAD = re.compile(
+    r"\b(?:error|fatal|traceback|exception|failed|failure|panic|segfault|oom|killed|nan)\b|Error:", re.IGNORECASE
+)
+_CARE = re.compile(r"\bwarn(?:ing)?\b", re.IGNORECASE)
+_STEP = re.compile(r"step \d+ .*?: (?:run|skip|done)")
+
+
+def printable(text: str) -> str:
+    """The line as a person should see it: colours gone, tabs spread, what a carriage return overwrote gone."""
+    if text.isprintable():
+        return text
+    plain = _ANSI.sub("", text).rstrip("\r\n")
+    return one_line(plain.rpartition("\r")[2].expandtabs(8))
+
+
+def line_ink(text: str) -> str:
+    """The ink of a whole line, from the words in it."""
+    head = text[:400]
+    if _STEP.search(head):
+        return "strong"
+    if _BAD.search(head):
+        return "" if "0 errors" in head else "bad"
+    if _CARE.search(head):
+        return "waits"
+    return "dim" if head.startswith("#") else ""
+
+
+def pattern(query: str) -> re.Pattern[str] | None:
+    """A search as typed: a regular expression, or the text itself where it is none; case counts if it has any."""
+    if not query:
+        return None
+    flags = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
+    try:
+        return re.compile(query, flags)
+    except re.error:
+        return re.compile(re.escape(query), flags)
+
+
+def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Run]:
+    """The line in its ink, with every match in the ink of what was found."""
+    if wanted is None:
+        return [Run(text, ink)]
+    runs: list[Run] = []
+    last = 0
+    for match in wanted.finditer(text):
+        if match.start() == match.end():
+            continue
+        runs += [Run(text[last : match.start()], ink), Run(match.group(), "found")]
+        last = match.end()
+    return [run for run in (*runs, Run(text[last:], ink)) if run.text]
+
+
+def folded(text: str, width: int) -> Sequence[str]:
+    """The line in pieces of at most that many columns; an empty line is one empty piece."""
+    if width <= 0 or not text:
+        return [text]
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, len(text), width)]
+    return chop_cells(text, width)
