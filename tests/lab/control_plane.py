@@ -32,6 +32,7 @@ from tests.lab.objects import (
     jobset_configuration,
     kueue_configuration,
     queues,
+    reader,
 )
 from tests.lab.pki import create_certificates, write_kubeconfig
 from tests.lab.podlogs import PodLogs
@@ -55,8 +56,8 @@ class Lab:
         self.folder = Path(tempfile.mkdtemp(prefix="a4-lab-"))
         self.pki = self.folder / "pki"
         self.kubeconfig = self.folder / "kubeconfig"
-        self.visitor_kubeconfig = self.folder / "visitor.kubeconfig"
-        """Somebody the cluster knows and has allowed nothing."""
+        self.reader_kubeconfig = self.folder / "reader.kubeconfig"
+        """Somebody who may look at pods, nodes and jobs, and do nothing."""
         self.pod_root = self.folder / "pod"
         """Working directory of every exec."""
         self.ports = Ports(*free_ports(Ports.COUNT))
@@ -96,7 +97,7 @@ class Lab:
             folder.mkdir(mode=0o700)
         create_certificates(self.pki)
         self._place_certificates()
-        for path, user in ((self.kubeconfig, "admin"), (self.visitor_kubeconfig, "nobody")):
+        for path, user in ((self.kubeconfig, "admin"), (self.reader_kubeconfig, "reader")):
             write_kubeconfig(path, self.pki, f"https://127.0.0.1:{self.ports.api}", user)
         self._start_kubernetes(self.tools)
         self.say(f"API server ready after {monotonic() - began:.1f} s")
@@ -154,7 +155,7 @@ class Lab:
         for name, port in (("jobset", self.ports.jobset_health), ("kueue", self.ports.kueue_health)):
             self.processes.wait_ready(name, lambda port=port: _answers(port))  # type: ignore[misc]
         self.kubectl("apply", "--server-side", "-f", "-", stdin=dump(hooks))
-        self.create(queues())
+        self.create(queues() + reader())
 
     def _controller_objects(self, tools: Tools) -> tuple[list[Object], list[Object]]:
         """Write the controllers' configurations; give what comes before them and what comes after."""

@@ -125,3 +125,20 @@ def queues() -> list[Object]:
         objects.append({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
                         "value": value})  # fmt: skip
     return objects
+
+
+def reader() -> list[Object]:
+    """What the second account may: look at pods and their logs, nodes, jobs and events."""
+    looks = {"verbs": ["get", "list", "watch"]}
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "reader"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}
+    rules = [
+        {**looks, "apiGroups": [""], "resources": ["pods", "pods/log", "nodes", "events"]},
+        {**looks, "apiGroups": ["batch"], "resources": ["jobs"]},
+        {**looks, "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"]},
+    ]
+    return [
+        {**rbac, "kind": "ClusterRole", "rules": rules},
+        {**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [user]},
+    ]

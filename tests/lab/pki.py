@@ -97,7 +97,7 @@ def create_certificates(folder: Path) -> None:
     (folder / "webhook").mkdir()
     authority.issue("apiserver", "kube-apiserver", hosts=(*LOOPBACK, "kubernetes.default.svc", "10.96.0.1"))
     authority.issue("admin", "admin", group="system:masters")
-    authority.issue("nobody", "nobody", group="visitors")
+    authority.issue("reader", "reader", group="readers")
     authority.issue("front", "front-proxy-client")
     authority.issue("kwok", "kwok", hosts=LOOPBACK)
     authority.issue("webhook/tls", "webhook", hosts=(*LOOPBACK, *WEBHOOKS))
