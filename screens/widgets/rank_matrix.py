@@ -1,0 +1,111 @@
+"""All ranks of a job at a glance: one cell per rank, up to 32 a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.ink import Inked
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.geometry import Size
+
+A_LINE = 32
+CELL = 2
+GUTTER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RankCell:
+    """One rank: its number and the glyph of its state."""
+
+    number: int
+    glyph: Run
+
+
+class RankMatrix(Inked, can_focus=True):
+    """The cells, with a cursor; Enter opens the rank under it."""
+
+    DEFAULT_CSS: ClassVar[str] = "RankMatrix { height: auto; }"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "move(-1, 0)", "Previous rank", show=False, id="ranks.left"),
+        Binding("right", "move(1, 0)", "Next rank", show=False, id="ranks.right"),
+        Binding("up", "move(0, -1)", "Ranks above", show=False, id="ranks.up"),
+        Binding("down", "move(0, 1)", "Ranks below", show=False, id="ranks.down"),
+        Binding("enter", "open", "Open", id="ranks.open", tooltip="The log of this rank"),
+    ]
+
+    cells: reactive[tuple[RankCell, ...]] = reactive(())
+    cursor: reactive[int] = reactive(0)
+
+    @dataclass
+    class Opened(Message):
+        """Enter or a click on a rank."""
+
+        number: int
+
+    @dataclass
+    class Pointed(Message):
+        """The cursor is on another rank."""
+
+        number: int
+
+    def a_line(self, width: int) -> int:
+        """How many ranks stand on one line: the largest power of two that fits, 32 at most."""
+        fitting = max(1, (width - GUTTER) // CELL)
+        return min(A_LINE, 1 << (fitting.bit_length() - 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines for all ranks."""
+        return -(-len(self.cells) // self.a_line(width))
+
+    def watch_cells(self, before: tuple[RankCell, ...], cells: tuple[RankCell, ...]) -> None:
+        """More ranks may need more lines."""
+        if len(before) != len(cells):
+            self.refresh(layout=True)
+        self.cursor = max(0, min(self.cursor, len(cells) - 1))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of cells."""
+        ground = self.rich_style
+        count = self.a_line(self.size.width)
+        first = y * count
+        segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
+        for index, cell in enumerate(self.cells[first : first + count], first):
+            back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
+            segments.append(Segment(cell.glyph.text, back + self.ink(cell.glyph.ink)))
+            segments.append(Segment(" ", ground))
+        return Strip(segments).adjust_cell_length(self.size.width, ground)
+
+    def action_move(self, across: int, down: int) -> None:
+        """The rank beside, above or below; stays where there is none."""
+        to = self.cursor + across + down * self.a_line(self.size.width)
+        if 0 <= to < len(self.cells):
+            self.cursor = to
+            self.post_message(self.Pointed(self.cells[to].number))
+
+    def action_open(self) -> None:
+        """Says which rank is meant."""
+        if self.cells:
+            self.post_message(self.Opened(self.cells[self.cursor].number))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click points, a second one opens."""
+        count = self.a_line(self.size.width)
+        column = (event.x - GUTTER) // CELL
+        index = event.y * count + column
+        if 0 <= column < count and index < len(self.cells):
+            again = index == self.cursor
+            self.cursor = index
+            self.post_message(self.Pointed(self.cells[index].number))
+            if again and event.chain > 1:
+                self.action_open()
