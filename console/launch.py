@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CHART = "a4"
 LONGEST_NAME = 43
 """Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
-_COMMON = ("run.sh", "prepare.sh")
+_COMMON = ("run.sh", "prepare.sh", "steps.sh")
 """Launchers that every recipe has beside its own."""
 
 

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Interactive pods: nothing runs but sshd; the pods stay because SLEEP_INFINITY is true.
+# The chart sets JOB_COMPLETION_INDEX; prepare.sh has run before and left the MPI host file on index 0.
+set -euo pipefail
+
+if [[ "$JOB_COMPLETION_INDEX" -eq 0 ]]; then
+    echo "ready: open a shell in this pod; mpirun takes --hostfile ${A4_ROOT:-}/etc/job-worker-services.txt"
+else
+    echo "ready: open a shell in this pod, or reach it from index 0 through ssh"
+fi
