@@ -1,6 +1,6 @@
-"""What the listing commands show: each list is a table of declared columns, the same for text and for JSON.
+"""What the listing commands show: declared columns, the same for text and for JSON.
 
-A column's key is its JSON key; `a4 LIST --help` prints them with their meaning, so this is also where they are documented.
+A column's key is its JSON key. `a4 LIST --help` prints the keys with their meaning, so they are documented here.
 """
 
 from __future__ import annotations
@@ -8,40 +8,200 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from console.models.why import why, why_jobset
 from screens import wording
-from screens.cli import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.models.fleet import Fleet
+Row = dict[str, Any]
+"""One object of a list, by column key."""
 
-Value = str | int | float | bool | None | list[Any] | dict[str, Any]
+
+def plain(value: Any) -> str:
+    """A value as a table shows it: nothing for what is not known."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One key of a listing's JSON objects, and one column of its table unless `wide`."""
+    """One key of a list's objects."""
 
     key: str
     meaning: str
-    wide: bool = False
-    """Only in JSON."""
     title: str = ""
-    say: Callable[[Any], str] = lambda value: "" if value is None else str(value)
-    """The value as the table shows it."""
+    """Of the table's column; empty: only in JSON."""
+    say: Callable[[Any], str] = plain
     right: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """One listing command: what it watches, its columns, and the rows of a picture."""
+class Layout:
+    """The columns of one list, and the kinds of object they are made from."""
 
-    needs: tuple[str, ...]
-    """Kinds it cannot do without; the first is the one it lists."""
+    kind: str
+    """The kind without which there is no list."""
     uses: tuple[str, ...]
-    """Kinds that tell it more where they can be read."""
+    """Kinds that tell more where they can be read."""
     columns: tuple[Column, ...]
-    rows: Callable[[Fleet, str | None], list[dict[str, Value]]]
-    """Rows of a picture, in a namespace or (None) in all."""
+
+
+def busbw(value: float | None) -> str:
+    """GB/s without its unit."""
+    return "" if value is None else f"{value:.0f}"
+
+
+NAME = Column("name", "its name", "NAME")
+NAMESPACE = Column("namespace", "its namespace", "NAMESPACE")
+CREATED = Column("created", "when it was made, seconds since the epoch", "AGE", wording.since, right=True)
+
+POOLS = Layout(
+    "nodes",
+    ("pods",),
+    (
+        Column("name", "the pool; a machine type in brackets where nodes belong to no pool", "POOL"),
+        Column("machine_type", "GCE machine type", "MACHINE"),
+        Column("zones", "zones of its nodes"),
+        Column("accelerator", "GPU type as the nodes' label has it"),
+        Column("provisioning", "reservation, spot, flex-start, queued or on demand", "HOW"),
+        Column("reservation", "name of the reservation"),
+        Column("nodes", "number of nodes", "NODES", right=True),
+        Column("ready", "nodes that are ready", "READY", right=True),
+        Column("gpus", "allocatable GPUs", "GPUS", right=True),
+        Column("used", "GPUs requested by its pods", "USED", right=True),
+        Column("free", "GPUs a new pod could have now", "FREE", right=True),
+        Column("free_slots", "hosts with all 8 GPUs free", "x8", right=True),
+        Column("free_large_slots", "times 64 GPUs on whole hosts of one block are free", "x64", right=True),
+        Column("faulty", "nodes with something wrong", "FAULTY"),
+        Column("cordoned", "nodes that take no new pods"),
+        Column("maintenance", "nodes with maintenance scheduled or under way", "MAINTENANCE"),
+    ),
+)
+
+NODES = Layout(
+    "nodes",
+    ("pods",),
+    (
+        NAME,
+        Column("pool", "node pool", "POOL"),
+        Column("machine_type", "GCE machine type"),
+        Column("zone", "zone", "ZONE"),
+        Column("provisioning", "reservation, spot, flex-start, queued or on demand"),
+        Column("reservation", "name of the reservation"),
+        Column("block", "block of the network", "BLOCK"),
+        Column("subblock", "subblock of the network", "SUBBLOCK"),
+        Column("host", "physical host"),
+        Column("ready", "whether it is ready", "READY"),
+        Column("cordoned", "whether it takes no new pods", "CORDONED"),
+        Column("gpus", "allocatable GPUs", "GPUS", right=True),
+        Column("used", "GPUs requested by its pods", "USED", right=True),
+        Column("free", "GPUs a new pod could have now", "FREE", right=True),
+        Column("jobs", "JobSets with pods on it", "JOBS"),
+        Column("faults", "what is wrong with it", "FAULTS"),
+        Column("maintenance_at", "when maintenance is scheduled, seconds since the epoch"),
+        Column("last_busbw", "GB/s of its last NCCL health scan", "BUSBW", busbw, right=True),
+        Column("version", "kubelet version"),
+        CREATED,
+    ),
+)
+
+QUEUES = Layout(
+    "clusterqueues",
+    ("localqueues", "workloads", "cohorts"),
+    (
+        Column("name", "the ClusterQueue", "CLUSTERQUEUE"),
+        Column("cohort", "queues it lends to and borrows from", "COHORT"),
+        Column("strategy", "BestEffortFIFO or StrictFIFO"),
+        Column("nominal", "GPUs of its own", "GPUS", right=True),
+        Column("used", "GPUs reserved by its workloads", "USED", right=True),
+        Column("borrowed", "GPUs it uses beyond its own", "BORROWED", right=True),
+        Column("lent", "GPUs of its own in use by others", "LENT", right=True),
+        Column("free", "GPUs a new workload could have now, borrowing included", "FREE", right=True),
+        Column("maximum", "GPUs its workloads could ever have at once"),
+        Column("admitted", "admitted workloads", "ADMITTED", right=True),
+        Column("pending", "waiting workloads", "PENDING", right=True),
+        Column("stopped", "why it admits nothing", "STOPPED"),
+        Column("local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped", "LOCALQUEUES",
+               lambda doors: ", ".join(f"{door['namespace']}/{door['name']}" for door in doors)),
+    ),
+)  # fmt: skip
+
+WORKLOADS = Layout(
+    "workloads",
+    ("localqueues", "clusterqueues", "cohorts", "resourceflavors", "topologies", "nodes", "pods", "jobsets"),
+    (
+        Column("cluster_queue", "the ClusterQueue it stands in", "CLUSTERQUEUE"),
+        Column("position", "place in the queue, 1 is next; 0: it holds quota", "#", right=True),
+        NAMESPACE,
+        Column("job", "the job it stands for", "JOB"),
+        Column("name", "its own name"),
+        Column("queue", "its LocalQueue"),
+        Column("state", "pending, reserved, admitted, evicted, deactivated or finished", "STATE"),
+        Column("gpus", "GPUs it asks for", "GPUS", right=True),
+        Column("priority", "its priority", "PRIORITY", right=True),
+        Column("priority_class", "its priority class"),
+        Column(
+            "queued_since", "when its present wait began, seconds since the epoch", "WAITS", wording.since, right=True
+        ),
+        Column("category", "what kind of thing it waits for"),
+        Column("why", "why it waits, in one sentence", "WHY"),
+        Column("short_by", "GPUs missing"),
+        Column("holders", "who holds them: name, namespace, gpus"),
+        Column("unblocks", "the fewest running jobs whose end would free enough"),
+        Column("ahead", "jobs that Kueue looks at first"),
+        Column("kueue_says", "Kueue's own message"),
+        Column("evictions", "how often it was evicted, by reason"),
+    ),
+)
+
+JOBS = Layout(
+    "jobsets",
+    ("pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes"),
+    (
+        NAMESPACE,
+        Column("name", "the JobSet", "JOB"),
+        Column("recipe", "the recipe it was launched from", "RECIPE"),
+        Column("queue", "its LocalQueue", "QUEUE"),
+        Column("owner", "who launched it"),
+        Column("state", "pending, starting, running, restarting, succeeded, failed or stopping", "STATE"),
+        Column("gpus", "GPUs of all its pods", "GPUS", right=True),
+        Column("ranks", "its pods: rank, group, pod, node, phase, status, exit_code, restarts", "RANKS",
+               lambda ranks: f"{sum(rank['phase'] == 'Running' for rank in ranks)}/{len(ranks)}", right=True),
+        Column("restarts", "restarts of the whole JobSet", "RESTARTS", right=True),
+        Column("max_restarts", "restarts allowed"),
+        Column("category", "what kind of thing it waits for"),
+        Column("why", "why it does not run, in one sentence", "WHY"),
+        Column("finished", "when it ended, seconds since the epoch; null while it has not"),
+        CREATED,
+    ),
+)  # fmt: skip
+
+PODS = Layout(
+    "pods",
+    (),
+    (
+        NAMESPACE,
+        NAME,
+        Column("phase", "Pending, Running, Succeeded or Failed"),
+        Column("status", "its reason, or its phase", "STATUS"),
+        Column("ready", "whether all containers are ready", "READY"),
+        Column("restarts", "restarts of its containers", "RESTARTS", right=True),
+        Column("gpus", "GPUs it asks for", "GPUS", right=True),
+        Column("node", "the node it is on", "NODE"),
+        Column("ip", "its address"),
+        Column("jobset", "the JobSet it belongs to", "JOB"),
+        Column("replicated_job", "its group in the JobSet"),
+        Column("job_index", "index of its Job in the group; null outside JobSets"),
+        Column("completion_index", "node rank in its Job; null outside Indexed Jobs", "INDEX", right=True),
+        Column("attempt", "restart attempt of the JobSet"),
+        Column("message", "what the API says of it"),
+        CREATED,
+    ),
+)
+
+LAYOUTS = {"pools": POOLS, "nodes": NODES, "queues": QUEUES, "workloads": WORKLOADS, "jobs": JOBS, "pods": PODS}

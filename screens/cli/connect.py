@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.practice.child import PracticeProcess
+
 from console.session import Session
 
 if TYPE_CHECKING:

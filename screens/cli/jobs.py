@@ -34,7 +34,9 @@ async def recipes(options: Options) -> int:
     if options.json:
         say_json(found)
         return 0
-    say_table(("RECIPE", "DOCUMENT", "WHAT IT DOES"), [(each.id, each.code, each.summary) for each in found], (False,) * 3)
+    say_table(
+        ("RECIPE", "DOCUMENT", "WHAT IT DOES"), [(each.id, each.code, each.summary) for each in found], (False,) * 3
+    )
     return 0
 
 
@@ -44,7 +46,9 @@ async def launch(options: Options) -> int:
         plan = make_plan(session, options)
         problems = session.problems(plan)
         if problems:
-            raise BadInput("; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems))
+            raise BadInput(
+                "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
+            )
         if options.dry_run:
             await session.check(plan)
             return await print_manifests(session, plan, as_json=options.json)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from console.settings import Settings
+from screens.cli.columns import LAYOUTS
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="a4",
         parents=[common],
-        description="The console for training on A4 machines: without a command it opens; each command does one thing plainly.",
+        description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=EXIT_CODES,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -99,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         )  # fmt: skip
 
     for name, help_ in LISTS.items():
-        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter)
+        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_keys(name))
         listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
         listing.add_argument("--json", action="store_true", help="as JSON")
     command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
@@ -111,18 +112,22 @@ def _parser() -> argparse.ArgumentParser:
     _exec(command("exec", "run a command in one rank of a job; a4 exits with its code"))
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
-    tour = command("tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen")
+    tour = command(
+        "tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen"
+    )
     tour.add_argument("folder", nargs="?", type=Path, help="where the screenshots go (default: ./tour)")
     return parser
 
 
 def _common() -> argparse.ArgumentParser:
-    """Options that stand before or after the command; absent ones leave no trace, so neither place overrides the other."""
+    """Options that stand before or after the command; absent ones leave no trace, so neither place overrides."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     cluster = common.add_argument_group("cluster")
     cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
     cluster.add_argument("--demo-speed", type=_speed, metavar="N", help="how many times faster than life it runs")
-    cluster.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster")
+    cluster.add_argument(
+        "--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster"
+    )
     cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of $KUBECONFIG or ~/.kube/config")
     cluster.add_argument("--context", metavar="C", help="instead of the kubeconfig's current one")
     cluster.add_argument("-n", "--namespace", metavar="N", help="instead of the context's")
@@ -130,11 +135,22 @@ def _common() -> argparse.ArgumentParser:
     return common
 
 
+def _keys(name: str) -> str:
+    """The JSON keys of a list and their meaning."""
+    columns = LAYOUTS[name].columns
+    width = max(len(column.key) for column in columns)
+    lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
+    head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
+    return f"{head}\n{lines}\n\n{EXIT_CODES}"
+
+
 def _launch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
     parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
-    parser.add_argument("--dry-run", action="store_true", help="ask the API server, change nothing, print the manifests")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="ask the API server, change nothing, print the manifests"
+    )
     parser.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

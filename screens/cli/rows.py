@@ -1,0 +1,232 @@
+"""A picture as rows for the listing commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.why_job import why_jobset
+
+from console.models.capacity import capacity
+from console.models.order import order
+from console.models.pools import by_place, pool_name, pools
+from console.models.queue import GPU
+from console.models.ranks import ranks
+from console.models.why import name_of, why
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.models.fleet import Fleet
+    from console.models.queue import ClusterQueue
+    from screens.cli.columns import Row
+
+
+def pool_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per node pool."""
+    return [
+        {
+            "name": pool.name,
+            "machine_type": pool.machine_type,
+            "zones": pool.zones,
+            "accelerator": pool.accelerator,
+            "provisioning": pool.provisioning,
+            "reservation": pool.reservation,
+            "nodes": len(pool.nodes),
+            "ready": pool.ready,
+            "gpus": pool.gpus,
+            "used": pool.used,
+            "free": pool.free,
+            "free_slots": pool.free_slots,
+            "free_large_slots": pool.free_large_slots,
+            "faulty": [node.name for node in pool.faulty],
+            "cordoned": [node.name for node in pool.cordoned],
+            "maintenance": [node.name for node in pool.maintained],
+        }
+        for pool in pools(fleet)
+    ]
+
+
+def node_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per node, neighbours in the network together."""
+    every = sorted(fleet.nodes.values(), key=lambda node: (pool_name(node), by_place(node)))
+    return [
+        {
+            "name": node.name,
+            "pool": node.pool,
+            "machine_type": node.machine_type,
+            "zone": node.zone,
+            "provisioning": node.provisioning,
+            "reservation": node.reservation,
+            "block": node.block,
+            "subblock": node.subblock,
+            "host": node.host,
+            "ready": node.ready,
+            "cordoned": node.cordoned,
+            "gpus": node.gpus,
+            "used": fleet.gpus_used.get(node.name, 0),
+            "free": fleet.gpus_free(node),
+            "jobs": sorted(
+                {pod.jobset for pod in fleet.pods_by_node.get(node.name, ()) if pod.jobset and pod.holds_gpus}
+            ),
+            "faults": node.faults,
+            "maintenance_at": node.maintenance_at or None,
+            "last_busbw": node.last_busbw,
+            "version": node.version,
+            "created": node.created or None,
+        }
+        for node in every
+    ]
+
+
+def queue_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per ClusterQueue with its LocalQueues."""
+    return [_queue_row(queue, fleet) for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name)]
+
+
+def _queue_row(queue: ClusterQueue, fleet: Fleet) -> Row:
+    room = capacity(queue, fleet)
+    doors = sorted(
+        (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name), key=lambda each: each.key
+    )
+    return {
+        "name": queue.name,
+        "cohort": queue.cohort,
+        "strategy": queue.strategy,
+        "nominal": room.nominal,
+        "used": room.used,
+        "borrowed": room.borrowed,
+        "lent": room.lent,
+        "free": room.free,
+        "maximum": room.maximum,
+        "admitted": queue.admitted,
+        "pending": queue.pending,
+        "stopped": _stopped(queue.stop_policy, queue.inactive_reason),
+        "local_queues": [
+            {
+                "namespace": door.namespace,
+                "name": door.name,
+                "used": door.in_use(),
+                "admitted": door.admitted,
+                "pending": door.pending,
+                "stopped": _stopped(door.stop_policy, door.inactive_reason),
+            }
+            for door in doors
+        ],
+    }
+
+
+def _stopped(policy: str, inactive: str) -> str | None:
+    if policy not in {"", "None"}:
+        return f"stopPolicy {policy}"
+    return inactive or None
+
+
+def workload_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per unfinished workload, in queue order."""
+    found = []
+    for queued in order(fleet):
+        workload = queued.workload
+        if namespace is not None and workload.namespace != namespace:
+            continue
+        reason = why(workload, fleet)
+        found.append(
+            {
+                "cluster_queue": queued.cluster_queue,
+                "position": queued.position,
+                "namespace": workload.namespace,
+                "job": name_of(workload),
+                "name": workload.name,
+                "queue": workload.queue,
+                "state": workload.state,
+                "gpus": workload.total(GPU),
+                "priority": workload.priority,
+                "priority_class": workload.priority_class,
+                "queued_since": workload.queued_since or None,
+                "category": reason.category,
+                "why": reason.sentence,
+                "short_by": reason.short_by,
+                "holders": reason.holders,
+                "unblocks": reason.unblocks,
+                "ahead": reason.ahead,
+                "kueue_says": reason.api_text,
+                "evictions": dict(workload.evictions),
+            }
+        )
+    return found
+
+
+def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per JobSet, youngest first."""
+    found = []
+    for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
+        if namespace is not None and job.namespace != namespace:
+            continue
+        reason = why_jobset(job, fleet)
+        found.append(
+            {
+                "namespace": job.namespace,
+                "name": job.name,
+                "recipe": job.recipe,
+                "queue": job.queue,
+                "owner": job.owner,
+                "state": job.state,
+                "gpus": job.gpus,
+                "ranks": [
+                    {
+                        "rank": rank.number,
+                        "group": rank.group,
+                        "pod": rank.pod.name if rank.pod else None,
+                        "node": rank.pod.node if rank.pod else None,
+                        "phase": rank.pod.phase if rank.pod else None,
+                        "status": rank.status,
+                        "exit_code": rank.exit_code,
+                        "restarts": rank.pod.restarts if rank.pod else 0,
+                    }
+                    for rank in ranks(job, fleet)
+                ],
+                "restarts": job.restarts,
+                "max_restarts": job.max_restarts,
+                "category": reason.category,
+                "why": reason.sentence,
+                "finished": job.finished_at or None,
+                "created": job.created or None,
+            }
+        )
+    return found
+
+
+def pod_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
+    """One row per pod."""
+    return [
+        {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "phase": pod.phase,
+            "status": pod.status,
+            "ready": pod.ready,
+            "restarts": pod.restarts,
+            "gpus": pod.gpus,
+            "node": pod.node,
+            "ip": pod.ip,
+            "jobset": pod.jobset,
+            "replicated_job": pod.replicated_job,
+            "job_index": None if pod.job_index < 0 else pod.job_index,
+            "completion_index": None if pod.completion_index < 0 else pod.completion_index,
+            "attempt": pod.attempt,
+            "message": pod.message or pod.unschedulable,
+            "created": pod.created or None,
+        }
+        for key, pod in sorted(fleet.pods.items())
+        if namespace is None or pod.namespace == namespace
+    ]
+
+
+ROWS: dict[str, Callable[[Fleet, str | None], list[Row]]] = {
+    "pools": pool_rows,
+    "nodes": node_rows,
+    "queues": queue_rows,
+    "workloads": workload_rows,
+    "jobs": job_rows,
+    "pods": pod_rows,
+}
+"""Rows of a picture, in a namespace or (None) in all; what belongs to no namespace is always shown."""

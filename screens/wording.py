@@ -1,0 +1,182 @@
+"""How values are said: ages, times, sizes, counts, bars and states (pure)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from time import time
+from typing import NamedTuple
+from zlib import crc32
+
+MINUTE = 60
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+JOB_INKS = 12
+"""Jobs have this many colours; the thirteenth shares one."""
+
+
+class Run(NamedTuple):
+    """Text in one ink; inks are named in widgets/ink.py, their colours in its styles."""
+
+    text: str
+    ink: str = ""
+
+
+Cell = str | Run | list[Run]
+"""What one cell of a table shows: plain text, text in one ink, or several runs."""
+
+OK = Run("●", "ok")
+WAITS = Run("◐", "waits")
+IDLE = Run("○", "dim")
+BAD = Run("✗", "bad")
+CARE = Run("⚠", "waits")
+DONE = Run("✓", "ok")
+
+
+def age(seconds: float) -> str:
+    """A duration in at most two units, narrow enough for a column: "41s", "2m05s", "3h12m", "4d2h", "97d"."""
+    whole = max(0, int(seconds))
+    if whole < MINUTE:
+        return f"{whole}s"
+    if whole < 10 * MINUTE:
+        return f"{whole // MINUTE}m{whole % MINUTE:02d}s"
+    if whole < HOUR:
+        return f"{whole // MINUTE}m"
+    if whole < DAY:
+        return f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}m"
+    if whole < 10 * DAY:
+        return f"{whole // DAY}d{whole % DAY // HOUR}h"
+    return f"{whole // DAY}d"
+
+
+def duration(seconds: float) -> str:
+    """A duration as part of a sentence: "41 s", "2 min", "3 h 12 min", "4 d 2 h"."""
+    whole = max(0, int(seconds))
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min"
+    if whole < DAY:
+        rest = whole % HOUR // MINUTE
+        return f"{whole // HOUR} h {rest} min" if rest else f"{whole // HOUR} h"
+    rest = whole % DAY // HOUR
+    return f"{whole // DAY} d {rest} h" if rest else f"{whole // DAY} d"
+
+
+def freshness(seconds: float) -> str:
+    """How old a picture is: "0.4 s", "14 s", "3 min"."""
+    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else duration(seconds)
+
+
+def clock(when: float) -> str:
+    """A moment on the wall clock of this machine, with its date: "2026-04-12 14:20:05"."""
+    return f"{datetime.fromtimestamp(when).astimezone():%Y-%m-%d %H:%M:%S}" if when else ""
+
+
+def moment(when: float, now: float) -> str:
+    """A moment as a sentence says it: relative up to a day ("2 min ago", "in 6 h"), absolute after; "" if unknown."""
+    if not when:
+        return ""
+    apart = now - when
+    if abs(apart) >= DAY:
+        return f"{datetime.fromtimestamp(when).astimezone():%Y-%m-%d %H:%M}"
+    return f"{duration(apart)} ago" if apart >= 0 else f"in {duration(-apart)}"
+
+
+def size(amount: float) -> str:
+    """Bytes in powers of 1024: "512 B", "64 MiB", "1.5 GiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < 1024 or unit == "TiB":
+            return f"{amount:.0f} {unit}" if amount == int(amount) else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("the last unit takes everything")
+
+
+def number(value: float, digits: int = 0) -> str:
+    """A number with thousands separated: "10,006", "1,180.5"."""
+    return f"{value:,.{digits}f}"
+
+
+def count(amount: int, noun: str, nouns: str = "") -> str:
+    """An amount with its noun: "1 node", "16 nodes", "1,016 nodes"."""
+    return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share without decimals: "41 %"; "" if there is no whole."""
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Run]:
+    """A bar of that many columns; what is there but little still shows, what is nearly full is not yet full."""
+    if whole <= 0 or width <= 0:
+        return [Run(" " * max(0, width))]
+    filled = round(width * min(1.0, max(0.0, part / whole)))
+    if part > 0:
+        filled = max(1, filled)
+    if part < whole:
+        filled = min(width - 1, filled) if width > 1 else filled
+    return [Run("█" * filled, ink), Run("░" * (width - filled), "faint")]
+
+
+def job_ink(uid: str) -> str:
+    """The ink of a job: the same for the same uid, everywhere and in every run."""
+    return f"job-{crc32(uid.encode()) % JOB_INKS}"
+
+
+def one_line(text: str) -> str:
+    """The text with nothing in it that could move a terminal's cursor: controls become visible marks."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _visible(letter) for letter in text)
+
+
+def _visible(letter: str) -> str:
+    if letter in "\n\r":
+        return "⏎"
+    if letter == "\t" or letter.isspace():
+        return " "
+    if letter in "\u200d\ufe0f":
+        return letter  # parts of one emoji
+    return "·"
+
+
+def sentence(text: str) -> str:
+    """The text as one sentence on one line: inner line ends become spaces."""
+    return one_line(" ".join(text.split()))
+
+
+def pod_glyph(status: str, *, ready: bool) -> Run:
+    """The mark for a pod's status word."""
+    if status in {"Succeeded", "Completed"}:
+        return DONE
+    if status == "Running":
+        return OK if ready else WAITS
+    if status in {"SchedulingGated", "Unschedulable"}:
+        return IDLE
+    if status in {"Pending", "ContainerCreating", "PodInitializing", "Terminating"}:
+        return WAITS
+    return BAD
+
+
+def job_glyph(state: str) -> Run:
+    """The mark for a JobSet's or Workload's state."""
+    return {
+        "pending": IDLE,
+        "starting": WAITS,
+        "reserved": WAITS,
+        "running": OK,
+        "admitted": OK,
+        "restarting": WAITS,
+        "stopping": WAITS,
+        "evicted": CARE,
+        "succeeded": DONE,
+        "finished": DONE,
+        "failed": BAD,
+        "deactivated": BAD,
+    }.get(state, IDLE)
+
+
+def since(when: float | None) -> str:
+    """How long ago a moment was, for a column; "" if it is not known."""
+    return age(time() - when) if when else ""
