@@ -1,0 +1,129 @@
+"""The console: which screens exist, the keys that work everywhere, and the theme."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from screens.base import LiveApp, LiveScreen
+from screens.palette import ActiveBindings
+from screens.widgets.ink import DARK, LIGHT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.screen import Screen
+
+    from console.session import Session
+    from console.settings import Settings
+
+Connect = Callable[[], Awaitable["Session"]]
+
+
+class Practice(Protocol):
+    """A practice cluster that is starting or has started."""
+
+    def kubeconfig(self) -> Path:
+        """Its kubeconfig; blocks until the cluster serves."""
+
+
+def page(place: str) -> Callable[..., Screen[Any]]:
+    """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
+    module, _, name = place.partition(":")
+    return lambda *about: cast("Screen[Any]", getattr(import_module(module), name)(*about))
+
+
+class ConsoleApp(LiveApp):
+    """The console over one cluster."""
+
+    TITLE = "a4"
+    CSS_PATH = "app.tcss"
+    TABS = (
+        ("fleet", "1", "Fleet"),
+        ("queues", "2", "Queues"),
+        ("jobs", "3", "Jobs"),
+        ("pods", "4", "Pods"),
+        ("launch", "5", "Launch"),
+    )
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        "fleet": page("screens.fleet:FleetScreen"),
+        "queues": page("screens.queues:QueuesScreen"),
+        "jobs": page("screens.jobs:JobsScreen"),
+        "pods": page("screens.pods:PodsScreen"),
+        "launch": page("screens.launch:LaunchScreen"),
+    }
+    PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
+        "pool": page("screens.fleet:PoolScreen"),
+        "node": page("screens.node:NodeScreen"),
+        "pod": page("screens.pod:PodScreen"),
+        "log": page("screens.log:LogScreen"),
+        "job": page("screens.job:JobScreen"),
+        "manifest": page("screens.manifest:ManifestScreen"),
+    }
+    DEFAULT_MODE = "fleet"
+    COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),
+        Binding("question_mark", "help", "Help", key_display="?", id="app.help", tooltip="All keys that work here"),
+        Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",
+                tooltip="Find a command by name"),
+        Binding("t", "theme", "Light or dark", show=False, id="app.theme"),
+        Binding("C", "context", "Switch context", show=False, key_display="C", id="app.context"),
+        Binding("N", "namespace", "Switch namespace", show=False, key_display="N", id="app.namespace"),
+        Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
+        Binding("q", "quit", "Quit", show=False, id="app.quit"),
+    ]  # fmt: skip
+
+    def __init__(self, settings: Settings, practice: Practice | None = None, *, connect: Connect | None = None) -> None:
+        super().__init__(settings, connect or self._open_session)
+        self._practice = practice
+        self.animation_level = "none"  # a scroll that glides settles after 0.9 s
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = DARK.name
+
+    async def _open_session(self) -> Session:
+        """The one thread of the screens: the import below takes half a second, in which keys have to work."""
+        settings = self.settings
+        if self._practice is not None:
+            settings = replace(settings, kubeconfig=await asyncio.to_thread(self._practice.kubeconfig))
+        session = await asyncio.to_thread(import_module, "console.session")
+        return cast("Session", await session.Session.open(settings))
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our inks, for themes that do not have them."""
+        return DARK.variables
+
+    def open_page(self, page: str, *about: str) -> None:
+        """Open a page by name about an object."""
+        self.push_screen(self.PAGES[page](*about))
+
+    def action_theme(self) -> None:
+        """Dark to light and back."""
+        self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
+
+    def action_help(self) -> None:
+        """Show all keys that work here."""
+        from screens.help import HelpScreen, key_groups
+
+        self.push_screen(HelpScreen(key_groups(self.screen)))
+
+    @work(group="actions")
+    async def action_context(self) -> None:
+        """Pick another cluster."""
+        from screens.modals.pick_context import pick_context
+
+        await pick_context(cast("LiveScreen", self.screen))
+
+    @work(group="actions")
+    async def action_namespace(self) -> None:
+        """Pick another namespace."""
+        from screens.modals.pick_context import pick_namespace
+
+        await pick_namespace(cast("LiveScreen", self.screen))

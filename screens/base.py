@@ -1,0 +1,289 @@
+"""LiveApp holds the picture of the cluster, LiveScreen draws it while it is on top.
+
+State enters at one place, `LiveApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
+asks for goes to the session, and what comes of it returns with the next picture.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import getters, on, work
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.reactive import reactive
+from textual.screen import Screen
+
+from console.errors import ConsoleError, Unreachable
+from console.models.fleet import Fleet
+from screens.widgets.key_bar import KeyBar, KeyHint
+from screens.widgets.notice import Notice
+from screens.widgets.table import ResourceTable
+from screens.widgets.title_bar import Title, TitleBar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from textual.app import ComposeResult
+
+    from console.models.link import Link
+    from console.session import Session
+    from console.settings import Settings
+    from screens.widgets.filter_line import FilterInput
+
+TICK = 1.0
+"""Seconds between repaints of what ages by itself."""
+
+
+class LiveApp(App[int]):
+    """An app over one session."""
+
+    fleet: reactive[Fleet] = reactive(Fleet, init=False)
+    """The latest picture; only `follow_store` assigns it."""
+    trouble: reactive[ConsoleError | None] = reactive(None, init=False)
+    """Why there is no session; None while there is one or one is being opened."""
+
+    TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    """Mode, key and name of each main screen."""
+
+    def __init__(self, settings: Settings, connect: Callable[[], Awaitable[Session]]) -> None:
+        super().__init__()
+        self.settings = settings
+        self._connect = connect
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session; Unreachable while none is open."""
+        if self._session is None:
+            why = self.trouble.message if self.trouble else "The cluster is not connected yet."
+            raise Unreachable(why, "Try again in a moment, or press ctrl+r to connect again.")
+        return self._session
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is open (the server may still be away)."""
+        return self._session is not None
+
+    def on_mount(self) -> None:
+        """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
+        self.call_after_refresh(self.follow_store)
+        self.set_interval(TICK, self._tick)
+
+    @work(group="store", exclusive=True)
+    async def follow_store(self) -> None:
+        """Open a session and show its pictures: the only place where state enters the screens."""
+        self.trouble = None
+        await self._leave()
+        try:
+            session = await self._connect()
+        except ConsoleError as error:
+            self.trouble = error
+            return
+        self._session = session
+        self.refresh_bindings()
+        async for fleet in session.snapshots():
+            self.fleet = fleet
+
+    def open_page(self, page: str, *about: str) -> None:
+        """Open a page by name ("pod", "node", "job", …) about an object; the app knows which screen that is."""
+        raise NotImplementedError(page)
+
+    async def action_reconnect(self) -> None:
+        """Close the session and open a new one; what is shown stays until the first new picture."""
+        self.follow_store()
+
+    async def action_quit(self) -> None:
+        """Close the session, then the program."""
+        self.workers.cancel_group(self, "store")
+        await self._leave()
+        self.exit(0)
+
+    async def _leave(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _tick(self) -> None:
+        if isinstance(self.screen, LiveScreen):
+            self.screen.tick()
+
+
+class LiveScreen(Screen[None]):
+    """A screen that shows the app's picture: title line, body, key line."""
+
+    app = getters.app(LiveApp)
+    ESCAPE_TO_MINIMIZE = False
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", show=False, id="screen.back", key_display="esc",
+                tooltip="Drop the filter, then the marks, then go back"),
+    ]  # fmt: skip
+    CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
+    """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
+    KINDS: ClassVar[tuple[str, ...]] = ()
+    """Kinds this screen stands on: its freshness is theirs."""
+
+    @property
+    def crumb(self) -> str:
+        """Name of this page in the trail; empty on a main screen."""
+        return ""
+
+    def compose(self) -> ComposeResult:
+        """Title line, body, key line."""
+        yield TitleBar()
+        yield from self.body()
+        yield KeyBar()
+
+    def body(self) -> ComposeResult:
+        """What is between the lines."""
+        raise NotImplementedError
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Draw that picture."""
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Once a second: repaint what ages by itself."""
+        self._show_title()
+        for table in self.query(ResourceTable):
+            table.repaint_changed()
+
+    # life
+
+    def on_mount(self) -> None:
+        """Follow the picture."""
+        self.watch(self.app, "fleet", self._fleet_changed, init=False)
+        self.watch(self.app, "trouble", self._trouble_changed, init=False)
+        self.bindings_updated_signal.subscribe(self, lambda _: self._show_keys())
+        self._show_title()
+        self.show_fleet(self.app.fleet)
+        self._trouble_changed()
+
+    def on_screen_resume(self) -> None:
+        """Draw the present picture: hidden screens do not follow."""
+        if self.is_mounted:
+            self._fleet_changed()
+            self._trouble_changed()
+            self._show_keys()
+
+    def _fleet_changed(self) -> None:
+        if self.is_current:
+            self._show_title()
+            self.show_fleet(self.app.fleet)
+
+    def _trouble_changed(self) -> None:
+        error = self.app.trouble
+        notice = Notice(error.message, error.hint or "ctrl+r tries again.", "✗", "bad") if error else None
+        for table in self.query(ResourceTable):
+            table.show_trouble(notice)
+        self._show_title()
+
+    def _show_title(self) -> None:
+        app, session = self.app, self.app._session
+        title = Title(
+            tabs=app.TABS,
+            here=app.current_mode,
+            trail=tuple(page.crumb for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb),
+            cluster=session.context if session else app.settings.context,
+            namespace=session.namespace if session else app.settings.namespace,
+            practice=app.settings.practice,
+            read_only=app.settings.read_only,
+            links=self.links(app.fleet),
+            trouble=app.trouble.message if app.trouble else "",
+        )
+        bar = self.query_one(TitleBar)
+        bar.title = title
+        bar.tick()
+
+    def links(self, fleet: Fleet) -> tuple[Link, ...]:
+        """States of the watches this screen stands on."""
+        return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
+
+    def _show_keys(self) -> None:
+        order: dict[object, int] = {self: 0, self.focused: 1}
+        seen: dict[str, tuple[int, KeyHint]] = {}
+        for active in self.active_bindings.values():
+            binding = active.binding
+            if binding.show and binding.description and active.enabled and binding.action not in seen:
+                hint = KeyHint(self.app.get_key_display(binding), binding.description, binding.action,
+                               last=active.node is self.app)  # fmt: skip
+                seen[binding.action] = (order.get(active.node, 2), hint)
+        ranked = sorted(seen.values(), key=lambda pair: pair[0])
+        self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)
+
+    # asking the cluster
+
+    @property
+    def session(self) -> Session:
+        """The session; Unreachable while none is open."""
+        return self.app.session
+
+    @contextmanager
+    def report_errors(self, what: str) -> Iterator[None]:
+        """Run what may fail; a failure is told as `what`, why, and what to do next. Anything else is a bug."""
+        try:
+            yield
+        except ConsoleError as error:
+            self.notify(f"{error.message} {error.hint}".strip(), title=what, severity="error", timeout=8, markup=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """No key for what must not be done."""
+        if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
+            return False
+        return super().check_action(action, parameters)
+
+    # filter and way back
+
+    def action_back(self) -> None:
+        """Drop the filter, then the marks; with neither, close the page."""
+        table = self.focused if isinstance(self.focused, ResourceTable) else None
+        if table is not None and (table.filter_text or table.marks):
+            if table.filter_text:
+                self._drop_filter(table)
+            else:
+                table.clear_marks()
+        elif len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
+
+    @on(ResourceTable.FilterAsked)
+    async def _ask_filter(self, event: ResourceTable.FilterAsked) -> None:
+        from screens.widgets.filter_line import FilterInput, FilterLine  # not needed for the first paint
+
+        event.stop()
+        self._filtered = event.table
+        await self.query(FilterLine).remove()
+        filter_line = FilterLine(event.table.filter_text)
+        await self.mount(filter_line)
+        filter_line.query_one(FilterInput).focus()
+        filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+
+    def on_input_changed(self, event: Any) -> None:
+        """Filter as the words are typed."""
+        from screens.widgets.filter_line import FilterInput
+
+        if isinstance(event.input, FilterInput):
+            event.stop()
+            self._filtered.filter_by(event.value)
+
+    @on(ResourceTable.Changed)
+    def _tell_filter(self, event: ResourceTable.Changed) -> None:
+        for filter_line in self.query("FilterLine"):
+            filter_line.tell(len(event.table.shown), len(event.table.listing.rows))  # type: ignore[attr-defined]
+
+    def on_filter_input_left(self, event: FilterInput.Left) -> None:
+        """Back to the rows, with or without the filter."""
+        event.stop()
+        self._filtered.focus()
+        if event.dropped or not self._filtered.filter_text:
+            self._drop_filter(self._filtered)
+
+    def _drop_filter(self, table: ResourceTable[Any]) -> None:
+        table.filter_by("")
+        self.query("FilterLine").remove()
+
+    @on(TitleBar.TabPicked)
+    def _pick_tab(self, event: TitleBar.TabPicked) -> None:
+        event.stop()
+        self.app.switch_mode(event.mode)

@@ -1,0 +1,64 @@
+"""The line in which a table's filter is typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class FilterInput(Input):
+    """The input itself: Enter goes to the rows, Esc drops the filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Clear filter", id="filter.drop"),
+        Binding("enter,down", "keep", "To the rows", id="filter.keep", key_display="⏎"),
+    ]
+
+    @dataclass
+    class Left(Message):
+        """The person is done typing; `dropped` if the filter goes."""
+
+        dropped: bool
+
+    def action_drop(self) -> None:
+        """Drop the filter."""
+        self.post_message(self.Left(dropped=True))
+
+    def action_keep(self) -> None:
+        """Keep the filter and go to the rows."""
+        self.post_message(self.Left(dropped=False))
+
+
+class FilterLine(Horizontal):
+    """A slash, the words, and how many rows they leave."""
+
+    DEFAULT_CSS = """
+    FilterLine {
+        dock: bottom; height: 1; offset-y: -1; background: $surface; color: $foreground;
+        & > .slash { width: 3; color: $accent; padding: 0 1; }
+        & > .found { width: auto; color: $ink-dim; padding: 0 1; }
+        & > FilterInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The three parts."""
+        yield Static("/", classes="slash")
+        yield FilterInput(self._text, placeholder="words to keep, !word to drop", compact=True)
+        yield Static("", classes="found", markup=False)
+
+    def tell(self, shown: int, of: int) -> None:
+        """Say how many rows the filter leaves."""
+        self.query_one(".found", Static).update(f"{shown:,} of {of:,}")

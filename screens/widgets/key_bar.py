@@ -1,0 +1,73 @@
+"""The line at the bottom: the keys that work here and now, most likely first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.ink import Inked
+
+if TYPE_CHECKING:
+    from textual import events
+
+
+class KeyHint(NamedTuple):
+    """A key, what it does, and the action a click runs."""
+
+    key: str
+    verb: str
+    action: str
+    last: bool = False
+    """Stands at the right end and stays when the others no longer fit."""
+
+
+class KeyBar(Inked):
+    """One line of hints, each of which can be clicked."""
+
+    DEFAULT_CSS = """
+    KeyBar { dock: bottom; height: 1; width: 1fr; }
+    """
+    hints: reactive[tuple[KeyHint, ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        """As many hints as fit."""
+        bar = self.ground("bar")
+        key, verb = bar + self.ink("key"), bar + self.ink("dim")
+        segments: list[Segment] = []
+        at = 0
+        for left, hint in self._places():
+            segments.append(Segment(" " * (left - at), bar))
+            segments += [Segment(hint.key, key), Segment(f" {hint.verb}", verb)]
+            at = left + _width(hint)
+        return Strip(segments).adjust_cell_length(self.size.width, bar)
+
+    async def _on_click(self, event: events.Click) -> None:
+        for left, hint in self._places():
+            if left <= event.x < left + _width(hint):
+                await self.app.run_action(hint.action, self.screen.focused or self.screen)
+                return
+
+    def _places(self) -> list[tuple[int, KeyHint]]:
+        width = self.size.width
+        ends = [hint for hint in self.hints if hint.last]
+        room = width - sum(_width(hint) + 2 for hint in ends)
+        placed: list[tuple[int, KeyHint]] = []
+        at = 1
+        for hint in self.hints:
+            if not hint.last and at + _width(hint) <= room:
+                placed.append((at, hint))
+                at += _width(hint) + 2
+        at = max(at, room + 1)
+        for hint in ends:
+            if at + _width(hint) <= width:
+                placed.append((at, hint))
+                at += _width(hint) + 2
+        return placed
+
+
+def _width(hint: KeyHint) -> int:
+    return cell_len(hint.key) + 1 + cell_len(hint.verb)

@@ -1,0 +1,82 @@
+"""Lines: runs of text cut, padded and inked into one strip of a widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from screens.wording import Cell, Run, one_line
+
+InkOf = Callable[[str], Style]
+
+
+def runs_of(cell: Cell, ink: str = "") -> list[Run]:
+    """The cell as runs, those without an ink in the given one."""
+    if isinstance(cell, str):
+        return [Run(cell, ink)]
+    if isinstance(cell, Run):
+        return [cell if cell.ink else Run(cell.text, ink)]
+    return [run if run.ink else Run(run.text, ink) for run in cell]
+
+
+def fit(text: str, width: int) -> str:
+    """The text in exactly that many columns; what does not fit ends in an ellipsis."""
+    if text.isascii() and text.isprintable():
+        length = len(text)
+        if length <= width:
+            return text + " " * (width - length)
+        return text[: width - 1] + "…" if width > 0 else ""
+    text = one_line(text)
+    if cell_len(text) <= width:
+        return text + " " * (width - cell_len(text))
+    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+
+
+def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = False) -> list[Segment]:
+    """Segments in exactly that many columns."""
+    segments: list[Segment] = []
+    left = width
+    for text, ink in runs:
+        if left <= 0:
+            break
+        clean = text if text.isascii() and text.isprintable() else one_line(text)
+        length = len(clean) if clean.isascii() else cell_len(clean)
+        if length > left:
+            clean, length = fit(clean, left), left
+        if clean:
+            segments.append(Segment(clean, ink_of(ink)))
+        left -= length
+    if left > 0:
+        blank = Segment(" " * left, ink_of(""))
+        segments = [blank, *segments] if right else [*segments, blank]
+    return segments
+
+
+def line(runs: Iterable[Run], width: int, ink_of: InkOf) -> Strip:
+    """One whole line of that width."""
+    return Strip(fit_runs(runs, width, ink_of), width)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text in lines of at most that many columns, broken at spaces where there are any."""
+    lines: list[str] = []
+    rest = ""
+    for word in one_line(text).split(" "):
+        joined = f"{rest} {word}" if rest else word
+        if cell_len(joined) <= width:
+            rest = joined
+            continue
+        if rest:
+            lines.append(rest)
+        while cell_len(word) > width > 0:
+            head = set_cell_size(word, width).rstrip()
+            lines.append(head)
+            word = word[len(head) :]
+        rest = word
+    if rest or not lines:
+        lines.append(rest)
+    return lines

@@ -1,0 +1,444 @@
+"""The one table of the console: rows are data, only the lines in view are formatted, and the cursor stays on its row.
+
+    class PodTable(ResourceTable[Pod]):
+        COLUMNS = (
+            Column("NAME", lambda pod: pod.name, sort=lambda pod: pod.name),
+            since("AGE", lambda pod: pod.created),
+        )
+        def row_text(self, pod): return f"{pod.namespace} {pod.name}"
+
+    table.show_rows(fleet.pods, fleet.links.get("pods"))
+
+Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
+The longest module of the widgets, because cursor, marks, keys and mouse are one behaviour over one list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from screens.widgets.column import GAP, Column, RowT, share
+from screens.widgets.ink import Inked
+from screens.widgets.line import InkOf, fit_runs, line, runs_of
+from screens.widgets.listing import Listing, RowKey
+from screens.widgets.notice import Notice, notice_for
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.style import Style
+    from textual import events
+
+    from console.models.link import Link
+
+MARGIN = 2
+"""Columns left of the first cell, for the cursor's and the marks' glyphs."""
+
+
+class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
+    """Rows of one kind under declared columns."""
+
+    DEFAULT_CSS = """
+    ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", id="table.open", tooltip="Go into the row under the cursor"),
+        Binding("slash", "filter", "Filter", key_display="/", id="table.filter",
+                tooltip="Keep rows that contain the words typed; !word drops those that contain it"),
+        Binding("o", "sort", "Sort", id="table.sort", tooltip="Sort by the next column"),
+        Binding("O", "reverse", "Reverse", show=False, key_display="O", id="table.reverse",
+                tooltip="Turn the order round"),
+        Binding("space", "mark", "Mark", show=False, id="table.mark",
+                tooltip="Mark the row: marked rows take an action together"),
+        Binding("up,k", "step(-1)", "Up", show=False, id="table.up", key_display="↑ k"),
+        Binding("down,j", "step(1)", "Down", show=False, id="table.down", key_display="↓ j"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "edge(0)", "First row", show=False, id="table.first", key_display="home g"),
+        Binding("end,G", "edge(1)", "Last row", show=False, id="table.last", key_display="end G"),
+    ]  # fmt: skip
+
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
+    SORTED_BY: ClassVar[str] = ""
+    """Column that orders the rows at first; empty: the order in which they are given."""
+    EMPTY: ClassVar[Notice] = Notice("Nothing here.")
+    """What stands in place of the rows when there are none."""
+    NOUN: ClassVar[str] = "row"
+
+    @dataclass
+    class Opened(Message):
+        """Enter or a double click on a row."""
+
+        table: ResourceTable[Any]
+        key: RowKey
+
+        @property
+        def control(self) -> ResourceTable[Any]:
+            """The table, so that @on can select by id."""
+            return self.table
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor is on another row (or on none)."""
+
+        table: ResourceTable[Any]
+        key: RowKey | None
+
+        @property
+        def control(self) -> ResourceTable[Any]:
+            """The table, so that @on can select by id."""
+            return self.table
+
+    @dataclass
+    class FilterAsked(Message):
+        """The filter key: whoever holds the table shows a line to type in."""
+
+        table: ResourceTable[Any]
+
+    @dataclass
+    class Changed(Message):
+        """What is shown has changed by filter, sort or marks."""
+
+        table: ResourceTable[Any]
+
+        def can_replace(self, message: Message) -> bool:
+            """Only the last one counts."""
+            return isinstance(message, ResourceTable.Changed) and message.table is self.table
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.listing: Listing[RowT] = Listing(self.row_text)
+        self.marks: set[RowKey] = set()
+        self.filter_text = ""
+        self.sorted_by = ""
+        self.descending = False
+        self._cursor: RowKey | None = None
+        self._cursor_index = 0
+        self._link: Link | None = None
+        self._trouble: Notice | None = None
+        self._wants: list[int] = []
+        self._layout: list[tuple[Column[Any], int]] | None = None
+        self._painted: dict[int, Strip] = {}
+        self._mixes: dict[tuple[str, str], Style] = {}
+        self.set_columns(self.COLUMNS)
+        if self.SORTED_BY:
+            self.sort_by(self.SORTED_BY)
+
+    def row_text(self, row: RowT) -> str:
+        """What the filter looks at: by default every cell."""
+        return " ".join(run.text for column in self._columns for run in runs_of(column.cell(row)))
+
+    def set_columns(self, columns: Sequence[Column[Any]]) -> None:
+        """Show these columns from now on."""
+        self._columns = tuple(columns)
+        self._wants = [column.floor for column in columns]
+        self._layout = None
+        self._measure(self.listing.rows, {})
+        self.refresh()
+
+    # rows
+
+    def show_rows(self, rows: Mapping[RowKey, RowT], link: Link | None = None) -> None:
+        """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows."""
+        before = self.listing.rows
+        stale_before = self._stale
+        self._link = link
+        grew = self._measure(rows, before)
+        moved = self.listing.update(rows)
+        self.marks &= rows.keys()
+        if moved:
+            self._settle()
+        if grew or stale_before != self._stale:
+            self._layout = None
+            self.refresh()
+        else:
+            self.repaint_changed()
+
+    def show_trouble(self, trouble: Notice | None) -> None:
+        """A sentence in the rows' place while there are none, because nothing can be known."""
+        self._trouble = trouble
+        self.refresh()
+
+    def repaint_changed(self) -> None:
+        """Repaint only the visible lines that would now look different; ages, for one, change by themselves."""
+        painted = dict(self._painted)
+        for y in range(self.size.height):
+            if painted.get(y) != self._strip(y):
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    @property
+    def shown(self) -> list[RowKey]:
+        """Keys of the rows shown, top to bottom."""
+        return self.listing.keys
+
+    @property
+    def cursor(self) -> RowKey | None:
+        """Key of the row under the cursor."""
+        return self._cursor
+
+    @property
+    def row(self) -> RowT | None:
+        """The row under the cursor."""
+        return self.listing.rows.get(self._cursor) if self._cursor is not None else None
+
+    @property
+    def chosen(self) -> list[RowKey]:
+        """What an action is about: the marked rows in their order, else the row under the cursor."""
+        if self.marks:
+            return [key for key in self.shown if key in self.marks] or sorted(self.marks)
+        return [self._cursor] if self._cursor is not None else []
+
+    def move_to(self, key: RowKey) -> bool:
+        """Put the cursor on that row and bring it into view; False if it is not shown."""
+        index = self.listing.index(key)
+        if index is None:
+            return False
+        self._point(index)
+        return True
+
+    def filter_by(self, text: str) -> None:
+        """Show only rows that match (see Listing.filter_by)."""
+        if text == self.filter_text:
+            return
+        self.filter_text = text
+        self.listing.filter_by(text)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    def sort_by(self, name: str, *, descending: bool | None = None) -> None:
+        """Sort by the column of that name; "" is the order in which rows are given."""
+        column = next((each for each in self._columns if each.name == name), None)
+        self.sorted_by = name if column else ""
+        self.descending = (column.down if column else False) if descending is None else descending
+        self.listing.sort_by(column.sort if column else None, descending=self.descending)
+        self._settle()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    # keys
+
+    def action_step(self, lines: int) -> None:
+        """Move the cursor by rows."""
+        self._point(self._cursor_index + lines)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a screenful."""
+        self._point(self._cursor_index + pages * max(1, self.size.height - 2))
+
+    def action_edge(self, last: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self._point(len(self.shown) - 1 if last else 0)
+
+    def action_open(self) -> None:
+        """Tell that the row under the cursor was opened."""
+        if self._cursor is not None:
+            self.post_message(self.Opened(self, self._cursor))
+
+    def action_filter(self) -> None:
+        """Ask for a line to type the filter in."""
+        self.post_message(self.FilterAsked(self))
+
+    def action_sort(self) -> None:
+        """Sort by the next visible column that can be sorted."""
+        names = [column.name for column, _ in self._columns_now() if column.sort]
+        if names:
+            at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
+            self.sort_by(names[at % len(names)])
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        if self.sorted_by:
+            self.sort_by(self.sorted_by, descending=not self.descending)
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or unmark it, and go to the next."""
+        if self._cursor is None:
+            return
+        self.marks ^= {self._cursor}
+        self.refresh()
+        self._point(self._cursor_index + 1)
+        self.post_message(self.Changed(self))
+
+    def clear_marks(self) -> None:
+        """Unmark all rows."""
+        self.marks.clear()
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    # mouse
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.stop()
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y == 0:
+            self._sort_at(offset.x)
+            return
+        index = offset.y - 1 + self.scroll_offset.y
+        if index < len(self.shown):
+            self._point(index)
+            if event.chain == 2:
+                self.action_open()
+
+    def _sort_at(self, x: int) -> None:
+        left = MARGIN
+        for column, width in self._columns_now():
+            if left <= x < left + width + GAP and column.sort:
+                turn = not self.descending if column.name == self.sorted_by else None
+                self.sort_by(column.name, descending=turn)
+                return
+            left += width + GAP
+
+    # drawing
+
+    def on_resize(self) -> None:
+        """Widths follow the new size; the cursor stays in view."""
+        self._layout = None
+        self._painted.clear()
+        self._settle()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        """The cursor is drawn stronger."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor is drawn weaker."""
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Textual's call after a change of theme or class."""
+        super().notify_style_update()
+        self._mixes = {}
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view: the titles, then the rows."""
+        strip = self._strip(y)
+        self._painted[y] = strip
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        if y == 0:
+            return self._titles()
+        if not self.shown:
+            return self._notice_line(y - 1)
+        index = y - 1 + self.scroll_offset.y
+        if index >= len(self.shown):
+            return Strip.blank(self.size.width, self.rich_style)
+        return self._row_strip(self.shown[index])
+
+    def _row_strip(self, key: RowKey) -> Strip:
+        row = self.listing.rows[key]
+        here, marked = key == self._cursor, key in self.marks
+        ground = ("cursor" if self.has_focus else "cursor-blurred") if here else "marked" if marked else ""
+        ink_of = self._inks_on(ground)
+        glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
+        segments = fit_runs(glyph, MARGIN, ink_of)
+        blank = Segment(" " * GAP, ink_of(""))
+        for number, (column, width) in enumerate(self._columns_now()):
+            if number:
+                segments.append(blank)
+            segments += fit_runs(runs_of(column.cell(row), column.ink), width, ink_of, right=column.right)
+        return Strip(segments).adjust_cell_length(self.size.width, ink_of(""))
+
+    def _titles(self) -> Strip:
+        ink_of = self._inks_on("head")
+        segments = [Segment(" " * MARGIN, ink_of("head"))]
+        for number, (column, width) in enumerate(self._columns_now()):
+            mine = column.name == self.sorted_by and column.sort is not None
+            arrow = ("▼" if self.descending else "▲") if mine else ""
+            title = column.title[: max(0, width - len(arrow))] + arrow
+            if number:
+                segments.append(Segment(" " * GAP, ink_of("head")))
+            segments += fit_runs([Run(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
+        return Strip(segments).adjust_cell_length(self.size.width, ink_of("head"))
+
+    def _notice_line(self, y: int) -> Strip:
+        notice = self._notice()
+        runs = notice.line(y, max(1, self.size.width - 2 * MARGIN)) if notice else []
+        return line([Run(" " * MARGIN), *runs], self.size.width, self._inks_on(""))
+
+    def _notice(self) -> Notice | None:
+        if self.listing.rows and self.filter_text:
+            return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
+        return self._trouble or notice_for(self._link, self.EMPTY)
+
+    def _inks_on(self, ground: str) -> InkOf:
+        mixes, stale = self._mixes, self._stale
+
+        def ink_of(name: str) -> Style:
+            ink = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
+            style = mixes.get((ink, ground))
+            if style is None:
+                back = self.ground(ground) if ground else self.rich_style.background_style
+                style = mixes[ink, ground] = back + self.ink(ink)
+            return style
+
+        return ink_of
+
+    @property
+    def _stale(self) -> bool:
+        return self._link is not None and self._link.state in {"stale", "forbidden"}
+
+    # where things are
+
+    def _columns_now(self) -> list[tuple[Column[Any], int]]:
+        if self._layout is None:
+            self._layout = share(self._columns, self._wants, self.size.width - MARGIN)
+        return self._layout
+
+    def _measure(self, rows: Mapping[RowKey, RowT], before: Mapping[RowKey, RowT]) -> bool:
+        """Columns only ever grow, so nothing jumps while values change."""
+        new = [row for key, row in rows.items() if before.get(key) is not row]
+        grew = False
+        for number, column in enumerate(self._columns):
+            if column.width or column.fill or not new or self._wants[number] >= column.most:
+                continue
+            want = max(column.measure(row) for row in new)
+            if want > self._wants[number]:
+                self._wants[number] = want
+                grew = True
+        return grew
+
+    def _settle(self) -> None:
+        """Keep the cursor on its row, or near where it was if that is gone, and the rows in view where they were."""
+        old = self._cursor_index
+        found = self.listing.index(self._cursor) if self._cursor is not None else None
+        rows = len(self.shown)
+        self.virtual_size = Size(self.size.width, rows + 1)
+        index = found if found is not None else min(old, rows - 1)
+        offset = self.scroll_offset.y
+        if found is not None and offset > 0:
+            self.scroll_to(y=max(0, offset + index - old), animate=False)
+        self._point(index)
+
+    def _point(self, index: int) -> None:
+        rows = self.shown
+        index = max(0, min(index, len(rows) - 1))
+        key = rows[index] if rows else None
+        before = self._cursor
+        old_y, self._cursor_index, self._cursor = self._cursor_index, index, key
+        self._bring_into_view(index)
+        for row in {old_y, index}:
+            self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
+        if key != before:
+            self.post_message(self.Highlighted(self, key))
+
+    def _bring_into_view(self, index: int) -> None:
+        height = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if index < top:
+            self.scroll_to(y=index, animate=False)
+        elif index >= top + height:
+            self.scroll_to(y=index - height + 1, animate=False)

@@ -1,0 +1,124 @@
+"""The line at the top: screens as tabs, the trail of where one is, the cluster, and how fresh the picture is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.freshness import freshness_runs
+from screens.widgets.ink import Inked
+from screens.widgets.line import InkOf, fit_runs
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual import events
+
+    from console.models.link import Link
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    """What the line says."""
+
+    tabs: tuple[tuple[str, str, str], ...] = ()
+    """Mode, key and name of each main screen."""
+    here: str = ""
+    """Mode of the main screen that is open."""
+    trail: tuple[str, ...] = ()
+    """Names of the pages opened from it, outermost first."""
+    cluster: str = ""
+    namespace: str = ""
+    practice: bool = False
+    read_only: bool = False
+    links: tuple[Link, ...] = ()
+    trouble: str = ""
+
+
+class TitleBar(Inked):
+    """One line; a click on a tab asks for that screen."""
+
+    DEFAULT_CSS = """
+    TitleBar { dock: top; height: 1; width: 1fr; }
+    """
+    NAME: ClassVar[str] = " a4 "
+
+    title: reactive[Title] = reactive(Title())
+
+    @dataclass
+    class TabPicked(Message):
+        """A tab was clicked."""
+
+        mode: str
+
+    def render_line(self, y: int) -> Strip:
+        """The line, left part cut when both do not fit."""
+        width = self.size.width
+        right = self._right(width)
+        right_width = sum(cell_len(run.text) for run in right)
+        if right_width > width - len(self.NAME) - 8:
+            right = self._right(0)
+            right_width = min(sum(cell_len(run.text) for run in right), max(0, width - len(self.NAME) - 1))
+        left_width = max(0, width - right_width)
+        left: list[Segment] = []
+        room = left_width
+        for run, back in self._left(left_width):
+            parts = fit_runs([run], min(room, cell_len(run.text)), self._on(back))
+            left += parts
+            room -= sum(cell_len(part.text) for part in parts)
+        bar = self.ground("bar")
+        left.append(Segment(" " * room, bar))
+        return Strip([*left, *fit_runs(right, right_width, self._on(bar))]).adjust_cell_length(width)
+
+    def _on(self, ground: Style) -> InkOf:
+        return lambda ink: ground + self.ink(ink)
+
+    def tick(self) -> None:
+        """Let the age go on."""
+        self.refresh()
+
+    async def _on_click(self, event: events.Click) -> None:
+        left = len(self.NAME)
+        for mode, key, name in self.title.tabs:
+            text = self._tab(mode, key, name)
+            if left <= event.x < left + len(text):
+                self.post_message(self.TabPicked(mode))
+                return
+            left += len(text)
+
+    def _tab(self, mode: str, key: str, name: str) -> str:
+        trail = "".join(f" › {each}" for each in self.title.trail) if mode == self.title.here else ""
+        return f" {key} {name}{trail} " if self.size.width >= 100 else f" {name}{trail} "
+
+    def _left(self, room: int) -> list[tuple[Run, Style]]:
+        bar, here = self.ground("bar"), self.ground("here")
+        tabs = [
+            (Run(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
+             here if mode == self.title.here else bar)
+            for mode, key, name in self.title.tabs
+        ]  # fmt: skip
+        if len(self.NAME) + sum(cell_len(run.text) for run, _ in tabs) > room:
+            tabs = [pair for pair in tabs if pair[1] is here]
+        return [(Run(self.NAME, "accent"), bar), *tabs]
+
+    def _right(self, width: int) -> list[Run]:
+        title = self.title
+        runs: list[Run] = []
+        if title.practice:
+            runs += [Run(" practice cluster ", "found")]
+        elif width >= 60:
+            place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
+            runs += [Run(f"{place} / {title.namespace}" if title.namespace else place, "dim")]
+        if title.read_only and width >= 80:
+            runs += [Run("  read-only", "waits")]
+        fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)
+        if width < 120:  # the short form: mark and word
+            fresh = [fresh[0], Run(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
+        return [*runs, Run("  "), *fresh, Run(" ")]
