@@ -90,12 +90,12 @@ class Storage:
         """Forget all past events, as etcd's compaction does."""
         self._history.forget(self.version)
 
-    def encoded(self, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
-        """Return the JSON of a stored object in one served form; made once per stored version."""
-        version = obj["metadata"]["resourceVersion"]
-        forms = self._encoded.get(version)
-        if forms is None:
-            forms = self._encoded[version] = {}
+    def encoded(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
+        """Return the JSON of an object in one served form; made once for each stored version."""
+        meta = obj["metadata"]
+        if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
+            return msgspec.json.encode(make(obj))
+        forms = self._encoded.setdefault(meta["resourceVersion"], {})
         found = forms.get(form)
         if found is None:
             found = forms[form] = msgspec.json.encode(make(obj))
@@ -130,12 +130,12 @@ class Storage:
             obj.pop("status", None)
         if resource is PODS:
             obj.setdefault("status", {}).setdefault("phase", "Pending")
+        meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         for admit in self.admission:
             obj = admit("CREATE", resource, obj, None)
         meta = obj["metadata"]
         if self.find(resource, meta.get("namespace"), meta["name"]) is not None:
             raise already_exists(resource, meta["name"])
-        meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         meta["creationTimestamp"] = meta.get("creationTimestamp") if keep_status else None
         meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
         meta.pop("deletionTimestamp", None)

@@ -1,0 +1,57 @@
+"""Questions an account asks about itself: may I, what may I, who am I."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from console.practice.refusal import Object, bad_request
+
+if TYPE_CHECKING:
+    from console.practice.authn import Account
+    from console.practice.serving import Target
+
+_REVIEWS = {
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
+    ("authentication.k8s.io", "selfsubjectreviews"): "SelfSubjectReview",
+}
+
+
+def is_review(target: Target) -> bool:
+    """Whether a POST to this path asks such a question."""
+    return target.version == "v1" and (target.group, target.plural) in _REVIEWS
+
+
+def review(target: Target, body: Any, account: Account) -> Object:
+    """Return the question with its answer as status."""
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized (must be of type Object)")
+    kind = _REVIEWS[target.group, target.plural]
+    spec = body.get("spec") or {}
+    status: Object
+    if kind == "SelfSubjectAccessReview":
+        status = _access(spec, account)
+    elif kind == "SelfSubjectRulesReview":
+        rules = [
+            {"verbs": sorted(rule.verbs), "apiGroups": ["*"], "resources": sorted(rule.resources)}
+            for rule in account.rules
+        ]
+        status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+    else:
+        status = {"userInfo": {"username": account.name, "groups": list(account.groups)}}
+    answer: Object = {"kind": kind, "apiVersion": f"{target.group}/v1", "metadata": {"creationTimestamp": None}}
+    if spec:
+        answer["spec"] = spec
+    return {**answer, "status": status}
+
+
+def _access(spec: Object, account: Account) -> Object:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        return {"allowed": True}
+    resource = asked.get("resource", "")
+    if asked.get("subresource"):
+        resource = f"{resource}/{asked['subresource']}"
+    if account.may(asked.get("verb", ""), asked.get("group", ""), resource):
+        return {"allowed": True}
+    return {"allowed": False}
