@@ -1,200 +1,54 @@
-"""One connection to a cluster, from log-in to log-out: the only door for screens and commands.
+"""One session with a cluster, from log-in to log-out: the only door for screens and commands.
 
-Importing this is cheap. What speaks to the network is imported by `open`, in a thread, so that the first screen does
-not wait for it.
+What is seen comes from `watched`; here is what can be done. Importing this is cheap: the network's libraries are
+imported where they are first needed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from getpass import getuser
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotAllowed, Unreachable
-from console.models.link import LinkState
-from console.store import FIELDS, Store
+from console.errors import NotAllowed, NotFound
+from console.models.access import StopReport
+from console.watched import WatchedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Coroutine
-    from types import ModuleType
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from console.cluster.connection import Connection, Kubeconfig
-    from console.models.access import ContextName
-    from console.models.fleet import Fleet
+    from console.launch import Catalogue, Launcher
+    from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
+    from console.models.log import LogLine
+    from console.models.nccl import NcclTest
     from console.settings import Settings
 
 _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
 
 
-class Session:
+class Session(WatchedCluster):
     """A cluster: its latest picture, and what can be done to it."""
 
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
-        self.settings = settings
-        self.context = ""
-        self.namespace = ""
-        self.server_version = ""
-        self._kubeconfig = kubeconfig
-        self._kinds = tuple(kinds)
-        self._store = Store(self._kinds)
-        self._connection: Connection | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._errors: dict[str, ConsoleError] = {}
-        self._in_one_namespace: set[str] = set()
+        super().__init__(settings, kubeconfig, kinds)
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
+        self._launches: Catalogue | None = None
 
-    @classmethod
-    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Session:
-        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server."""
-        connecting = await asyncio.to_thread(_import_connection)
-        kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
-        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds)
-        await session._connect(settings.context, settings.namespace)
-        return session
+    def _left(self) -> None:
+        self._rights.clear()
 
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing may be changed."""
-        return self.settings.read_only
+    async def _greet(self) -> None:
+        """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
+        await super()._greet()
+        if self._launches is None and len(self._kinds) > 1:
+            from console.launch import Catalogue
 
-    @property
-    def practice(self) -> bool:
-        """Whether this is the practice cluster."""
-        return self.settings.practice
-
-    @property
-    def fleet(self) -> Fleet:
-        """The latest picture."""
-        return self._store.fleet
-
-    # the connection
-
-    async def _connect(self, context: str, namespace: str) -> None:
-        target = self._kubeconfig.target(context)
-        connecting = await asyncio.to_thread(_import_connection)
-        await self._disconnect()
-        self._connection = connecting.Connection(target)
-        self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
-        self._start("version", self._ask_version())
-        for kind in self._kinds:
-            self._start(kind, self._keep(kind))
-
-    async def _disconnect(self) -> None:
-        tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._connection:
-            await self._connection.close()
-            self._connection = None
-
-    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"session:{name}")
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that dies of a mistake of ours must not die silently."""
-        error = None if task.cancelled() else task.exception()
-        if error:
-            self._store.fail(error)
-
-    @property
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            raise Unreachable("The session is closed.")
-        return self._connection
-
-    async def _ask_version(self) -> None:
-        """The server's version, as soon as it answers."""
-        pause = 0.5
-        while not self.server_version:
-            try:
-                self.server_version = await self._connected.catalogue.build()
-            except ConsoleError:
-                # The links say why; the version is only decoration.
-                await asyncio.sleep(pause)
-                pause = min(30.0, pause * 2)
-
-    async def _keep(self, kind: str) -> None:
-        """Put what the watch of one kind tells into the store, for ever."""
-        from console.cluster import watch
-        from console.cluster.feed import Served
-
-        store = self._store
-        async with aclosing(self._connected.feed(kind, self.namespace)) as changes:
-            async for change in changes:
-                match change:
-                    case watch.Changed(key, thing):
-                        store.put(kind, key, thing)
-                    case watch.Removed(key):
-                        store.remove(kind, key)
-                    case watch.Heard():
-                        store.heard(kind)
-                    case watch.Page(objects):
-                        store.add(kind, objects)
-                    case watch.Listed(objects, odd):
-                        store.replace(kind, objects, odd)
-                    case watch.Odd(key, why):
-                        store.puzzle(kind, key, why)
-                    case Served(version, note):
-                        store.served(kind, version, note)
-                        (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
-                    case watch.Lost(error, state):
-                        self._errors[kind] = error
-                        store.lost(kind, state, error.message, error.hint)
-
-    def contexts(self) -> tuple[ContextName, ...]:
-        """Contexts of the kubeconfig."""
-        return self._kubeconfig.names(self.context)
-
-    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
-        """Go to another context or namespace; BadKubeconfig if there is no such context, and all stays as it is."""
-        if context is not None and context != self.context:
-            self._kubeconfig.target(context)
-            self._rights.clear()
-            self._errors.clear()
-            self._in_one_namespace.clear()
-            await self._disconnect()
-            self._store.reset(self._kinds)
-            await self._connect(context, namespace or "")
-        elif namespace is not None and namespace != self.namespace:
-            self.namespace = namespace
-            for kind in tuple(self._in_one_namespace):
-                self._tasks.pop(kind).cancel()
-                self._start(kind, self._keep(kind))
-
-    async def close(self) -> None:
-        """End everything."""
-        self._store.end()
-        await self._disconnect()
-
-    # the picture
-
-    def snapshots(self) -> AsyncIterator[Fleet]:
-        """The latest picture, then a new one at most four times a second, until `close`."""
-        return self._store.snapshots()
-
-    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
-        """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
-
-        Raises what keeps the server from being reached.
-        """
-        wanted = kinds or self._kinds
-        try:
-            async with asyncio.timeout(timeout), aclosing(self._store.changes()) as changes:
-                async for _ in changes:
-                    states = {kind: self._store.link(kind).state for kind in wanted}
-                    lost = next((kind for kind, state in states.items() if state is LinkState.STALE), None)
-                    if lost:
-                        raise self._errors[lost]
-                    if LinkState.LISTING not in states.values():
-                        break
-        except TimeoutError as error:
-            slow = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
-            raise Unreachable(f"The API server did not list {slow} within {timeout:.0f} s.", "Try again.") from error
-        return self.fleet
+            self._launches = await asyncio.to_thread(Catalogue.load)
 
     async def may(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
@@ -216,8 +70,154 @@ class Session:
             raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
         return self._connected
 
+    async def cordon(self, node: str, *, on: bool = True) -> None:
+        """Keep new pods off a node, or let them on again."""
+        from console.cluster import actions
 
-def _import_connection() -> ModuleType:
-    from console.cluster import connection
+        connection = self._changing(f"{'cordon' if on else 'uncordon'} node {node}")
+        await actions.cordon(connection.client, node, on=on)
 
-    return connection
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        """Ask a pod to go; its Job makes another."""
+        from console.cluster import actions
+
+        await actions.delete_pod(self._changing(f"delete pod {name}").client, namespace, name)
+
+    async def stop_job(self, namespace: str, name: str) -> StopReport:
+        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
+        from console.cluster import actions
+
+        connection = self._changing(f"stop {name}")
+        jobset = await actions.read_jobset(connection.client, connection.catalogue, namespace, name)
+        if jobset.release:
+            with suppress(NotFound):  # made by another chart, or by hand with Helm's labels
+                gone = await self._launcher().stop(namespace, jobset.release)
+                return StopReport(namespace, name, jobset.release, gone)
+        await actions.delete_jobset(connection.client, connection.catalogue, namespace, name)
+        return StopReport(namespace, name, deleted=(f"JobSet {name}",))
+
+    async def manifest(self, kind: str, namespace: str, name: str) -> str:
+        """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
+        from console.cluster import actions
+
+        connection = self._connected
+        return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
+
+    # launches
+
+    def _catalogue(self) -> Catalogue:
+        if self._launches is None:
+            from console.launch import Catalogue
+
+            self._launches = Catalogue.load()
+        return self._launches
+
+    def _launcher(self) -> Launcher:
+        from console.helm import Helm
+        from console.launch import Launcher
+
+        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context))
+
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What can be launched."""
+        return self._catalogue().recipes()
+
+    def fields(self, recipe: str) -> tuple[Field, ...]:
+        """What the form of a recipe asks for."""
+        return self._catalogue().fields(recipe)
+
+    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+        """Why a plan cannot be launched; empty if it can, as far as its values say."""
+        return self._catalogue().problems(plan)
+
+    def suggest_name(self, recipe: str) -> str:
+        """A valid name that says who and what."""
+        return self._catalogue().suggest_name(recipe, getuser())
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        """Nested values of `path=value` settings; raises BadInput."""
+        return self._catalogue().set_values(recipe, settings)
+
+    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects a plan would make; the cluster is not asked."""
+        return await self._launcher().render(plan)
+
+    async def check(self, plan: LaunchPlan) -> None:
+        """Let the API server and its webhooks judge a plan, without making anything."""
+        await self._launcher().check(plan)
+
+    async def launch(self, plan: LaunchPlan) -> str:
+        """Launch a plan; the JobSet's name. A failed launch leaves nothing."""
+        self._changing(f"launch {plan.name}")
+        return await self._launcher().launch(plan)
+
+    # streams
+
+    def follow_log(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str = "",
+        tail: int | None = None,
+        since: float = 0.0,
+        previous: bool = False,
+        follow: bool = True,
+    ) -> AsyncGenerator[LogLine, None]:
+        """Lines of a container until it has ended, over dropped connections, none lost or repeated."""
+        from console.cluster import logs
+
+        wanted = logs.Wanted(namespace, pod, container, tail, since, previous, follow)
+        return logs.follow_log(self._connected.client, wanted)
+
+    async def exec(
+        self,
+        namespace: str,
+        pod: str,
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        on_output: Callable[[int, bytes], None],
+    ) -> int:
+        """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
+        from console.cluster import exec as executing
+
+        client = self._changing(f"run a command in pod {pod}").client
+        return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
+
+    async def shell(self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
+        """A shell on this process's terminal, which nobody else may be using; its exit code."""
+        from console.cluster import shell
+
+        client = self._changing(f"open a shell in pod {pod}").client
+        return await shell.shell(client, namespace, pod, container=container, argv=argv)
+
+    def forward(
+        self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0
+    ) -> AbstractAsyncContextManager[int]:
+        """A port of this machine that leads to the pod's; yields its number."""
+        from console.cluster import forward
+
+        return forward.forward(self._connected.client, namespace, pod, remote_port, local_port)
+
+    async def nccl(self, namespace: str, jobset: str) -> AsyncGenerator[tuple[NcclTest, ...], None]:
+        """Tests that a JobSet's rank 0 prints, as they grow, over restarts, until the JobSet has ended."""
+        from console.models.ranks import ranks
+        from console.parsers.nccl import NcclParser
+
+        done: set[tuple[str, int]] = set()
+        async with aclosing(self._store.snapshots()) as pictures:
+            async for fleet in pictures:
+                found = fleet.jobsets.get((namespace, jobset))
+                pod = next((each.pod for each in ranks(found, fleet) if each.pod), None) if found else None
+                run = (pod.uid, pod.restarts) if pod else ("", 0)
+                if pod and pod.main and run not in done and pod.main.state != "waiting":
+                    done.add(run)
+                    parser = NcclParser()
+                    async with aclosing(self.follow_log(namespace, pod.name, container=pod.main.name)) as lines:
+                        async for line in lines:
+                            if parser.feed(line.text):
+                                yield parser.tests
+                elif found is None or found.finished:
+                    return

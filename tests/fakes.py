@@ -148,8 +148,14 @@ class FakeSession:
         answer = self.answers.get("problems", ())
         return answer(plan) if callable(answer) else answer
 
-    async def render(self, plan: Any) -> str:
-        return str(self._did("render", plan, default="kind: JobSet\n"))
+    def suggest_name(self, recipe: str) -> str:
+        return str(self.answers.get("suggest_name", f"me-{recipe}"))
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
+        return self._did("set_values", recipe, tuple(settings), default={})
+
+    async def render(self, plan: Any) -> Any:
+        return self._did("render", plan, default=())
 
     async def check(self, plan: Any) -> Any:
         return self._did("check", plan)

@@ -1,0 +1,162 @@
+"""Run a command in a container: its output as it comes, its input, its exit code.
+
+Over a WebSocket, which needs the right to `get` pods/exec (kubectl's older SPDY needed `create`). v5 can close the
+command's input; v4, for older servers, cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from console.cluster.actions import pod_path
+from console.errors import ProgramFailed, Unreachable
+from console.parsers.meta import Wire
+
+if TYPE_CHECKING:
+    from console.cluster.client import Client
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+
+Output = Callable[[int, bytes], None]
+"""Called with 1 (output) or 2 (errors) and the bytes."""
+
+
+class _Cause(Wire):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Details(Wire):
+    causes: list[_Cause] | None = None
+
+
+class _Outcome(Wire):
+    status: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: _Details | None = None
+
+
+class Process:
+    """A command that runs in a container."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
+        self._socket = socket
+        self._what = what
+
+    async def write(self, data: bytes) -> None:
+        """Send input; nothing if the command has ended."""
+        with suppress(ConnectionError, aiohttp.ClientError):
+            await self._socket.send_bytes(bytes([STDIN]) + data)
+
+    async def close_input(self) -> None:
+        """Tell the command that no more input comes, where the protocol can say so."""
+        if self._socket.protocol == PROTOCOLS[0]:
+            with suppress(ConnectionError, aiohttp.ClientError):
+                await self._socket.send_bytes(bytes([CLOSE, STDIN]))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the command's terminal its size."""
+        size = msgspec.json.encode({"Width": columns, "Height": rows})
+        with suppress(ConnectionError, aiohttp.ClientError):
+            await self._socket.send_bytes(bytes([RESIZE]) + size)
+
+    async def wait(self, on_output: Output) -> int:
+        """Pass on the output until the command ends; its exit code. Raises ProgramFailed if it could not run."""
+        status = b""
+        async for message in self._socket:
+            if message.type is aiohttp.WSMsgType.TEXT:
+                data = message.data.encode()
+            elif message.type is aiohttp.WSMsgType.BINARY:
+                data = message.data
+            else:
+                continue
+            if not data:
+                continue
+            if data[0] in (STDOUT, STDERR) and len(data) > 1:
+                on_output(data[0], data[1:])
+            elif data[0] == STATUS:
+                status += data[1:]
+        if not status:
+            raise Unreachable(
+                f"The connection to {self._what} broke off before it ended.", "What it did until then is done."
+            )
+        return exit_code(status, self._what)
+
+
+_EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
+
+
+def exit_code(status: bytes, what: str) -> int:
+    """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
+    try:
+        outcome = msgspec.json.decode(status, type=_Outcome)
+    except msgspec.MsgspecError:
+        outcome = _Outcome(message=status.decode(errors="replace"))
+    if outcome.status == "Success":
+        return 0
+    for cause in (outcome.details.causes or ()) if outcome.details else ():
+        if cause.reason == "ExitCode" and (cause.message or "").isdecimal():
+            return int(cause.message or 0)
+    told = outcome.message or outcome.reason or "no reason given"
+    found = _EXIT_STATUS.search(told)  # some kubelets send the code in words only
+    if found:
+        return int(found[1])
+    raise ProgramFailed(
+        f"Could not run {what}: {told.rstrip('.')}.", "Look whether the program is in the image.", code=126
+    )
+
+
+def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> list[tuple[str, str]]:
+    """Query of an exec request."""
+    flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    params = [("command", each) for each in argv]
+    params += [(name, "true") for name, on in flags.items() if on]
+    return params + ([("container", container)] if container else [])
+
+
+async def run(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    on_output: Output,
+    *,
+    container: str = "",
+    stdin: bytes | AsyncIterator[bytes] | None = None,
+) -> int:
+    """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable."""
+    what = f"`{' '.join(argv)}` in pod {pod}"
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"run {what}",
+        params=exec_params(container, argv, tty=False, stdin=stdin is not None),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, what)
+        feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
+        try:
+            return await process.wait(on_output)
+        finally:
+            if feeding:
+                feeding.cancel()
+                with suppress(asyncio.CancelledError):
+                    await feeding
+
+
+async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
+    if isinstance(stdin, bytes):
+        for start in range(0, len(stdin), 1 << 15):
+            await process.write(stdin[start : start + (1 << 15)])
+    else:
+        async for data in stdin:
+            await process.write(data)
+    await process.close_input()

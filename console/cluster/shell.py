@@ -1,0 +1,112 @@
+"""A shell in a container on this process's own terminal: every key goes there, its size too.
+
+Whoever draws on the terminal has to stop doing so first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from console.cluster.actions import pod_path
+from console.cluster.exec import PROTOCOLS, Process, exec_params
+from console.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from console.cluster.client import Client
+
+BEST_SHELL = (
+    "/bin/sh",
+    "-c",
+    "TERM=${TERM:-xterm-256color}; export TERM; command -v bash >/dev/null && exec bash; exec sh",
+)
+
+
+async def shell(client: Client, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
+    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"open a shell in pod {pod}",
+        params=exec_params(container, argv or BEST_SHELL, tty=True, stdin=True),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, f"the shell in pod {pod}")
+        with _raw(sys.stdin.fileno()):
+            return await _converse(process, sys.stdin.fileno(), sys.stdout.fileno())
+
+
+async def _converse(process: Process, keys: int, screen: int) -> int:
+    """Carry keys there, output here and the size there, until the shell ends."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def read() -> None:
+        data = os.read(keys, 1 << 14)
+        typed.put_nowait(data or None)
+        if not data:
+            loop.remove_reader(keys)
+
+    async def send_keys() -> None:
+        while data := await typed.get():
+            await process.write(data)
+        await process.close_input()
+
+    async def send_size() -> None:
+        size = os.get_terminal_size(screen)
+        await process.resize(size.columns, size.lines)
+
+    sizes: set[asyncio.Task[None]] = set()
+
+    def resized() -> None:
+        task = asyncio.ensure_future(send_size())
+        sizes.add(task)
+        task.add_done_callback(sizes.discard)
+
+    loop.add_reader(keys, read)
+    sending = asyncio.create_task(send_keys())
+    try:
+        with _on_resize(loop, resized):
+            await send_size()
+            return await process.wait(lambda _, data: _write(screen, data))
+    finally:
+        loop.remove_reader(keys)
+        for task in (sending, *sizes):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _write(screen: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(screen, data) :]
+
+
+@contextmanager
+def _raw(keys: int) -> Iterator[None]:
+    """Every key as it is typed, Ctrl-C too; the terminal as it was afterwards."""
+    before = termios.tcgetattr(keys)
+    try:
+        tty.setraw(keys)
+        yield
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _on_resize(loop: asyncio.AbstractEventLoop, resized: Callable[[], None]) -> Iterator[None]:
+    """Call `resized` when the terminal's size changes."""
+    before = signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(resized))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

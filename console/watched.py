@@ -1,0 +1,201 @@
+"""A cluster that is watched: log in, follow every kind, keep the picture, switch, log out.
+
+Importing this is cheap. What speaks to the network is imported by `open`, in a thread, so that the first screen does
+not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Self
+
+from console.errors import ConsoleError, Unreachable
+from console.models.link import LinkState
+from console.store import FIELDS, Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Coroutine
+    from types import ModuleType
+
+    from console.cluster.connection import Connection, Kubeconfig
+    from console.models.access import ContextName
+    from console.models.fleet import Fleet
+    from console.settings import Settings
+
+
+class WatchedCluster:
+    """One context of the kubeconfig, and the latest picture of its cluster."""
+
+    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
+        self.settings = settings
+        self.context = ""
+        self.namespace = ""
+        self.server_version = ""
+        self._kubeconfig = kubeconfig
+        self._kinds = tuple(kinds)
+        self._store = Store(self._kinds)
+        self._connection: Connection | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._errors: dict[str, ConsoleError] = {}
+        self._in_one_namespace: set[str] = set()
+
+    @classmethod
+    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
+        """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server."""
+        connecting = await asyncio.to_thread(_import_connection)
+        kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
+        session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds)
+        await session._connect(settings.context, settings.namespace)
+        return session
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be changed."""
+        return self.settings.read_only
+
+    @property
+    def practice(self) -> bool:
+        """Whether this is the practice cluster."""
+        return self.settings.practice
+
+    @property
+    def fleet(self) -> Fleet:
+        """The latest picture."""
+        return self._store.fleet
+
+    # the connection
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        target = self._kubeconfig.target(context)
+        connecting = await asyncio.to_thread(_import_connection)
+        await self._disconnect()
+        self._connection = connecting.Connection(target)
+        self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
+        self._start("greeting", self._greet())
+        for kind in self._kinds:
+            self._start(kind, self._keep(kind))
+
+    async def _disconnect(self) -> None:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._connection:
+            await self._connection.close()
+            self._connection = None
+
+    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+        task = self._tasks[name] = asyncio.create_task(work, name=f"session:{name}")
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that dies of a mistake of ours must not die silently."""
+        error = None if task.cancelled() else task.exception()
+        if error:
+            self._store.fail(error)
+
+    @property
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            raise Unreachable("The session is closed.")
+        return self._connection
+
+    async def _greet(self) -> None:
+        """The server's version, as soon as it answers."""
+        pause = 0.5
+        while not self.server_version:
+            try:
+                self.server_version = await self._connected.catalogue.build()
+            except ConsoleError:
+                # The links say why; the version is only decoration.
+                await asyncio.sleep(pause)
+                pause = min(30.0, pause * 2)
+
+    async def _keep(self, kind: str) -> None:
+        """Put what the watch of one kind tells into the store, for ever."""
+        from console.cluster import watch
+        from console.cluster.feed import Served
+
+        store = self._store
+        async with aclosing(self._connected.feed(kind, self.namespace)) as changes:
+            async for change in changes:
+                match change:
+                    case watch.Changed(key, thing):
+                        store.put(kind, key, thing)
+                    case watch.Removed(key):
+                        store.remove(kind, key)
+                    case watch.Heard():
+                        store.heard(kind)
+                    case watch.Page(objects):
+                        store.add(kind, objects)
+                    case watch.Listed(objects, odd):
+                        store.replace(kind, objects, odd)
+                    case watch.Odd(key, why):
+                        store.puzzle(kind, key, why)
+                    case Served(version, note):
+                        store.served(kind, version, note)
+                        (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
+                    case watch.Lost(error, state):
+                        self._errors[kind] = error
+                        store.lost(kind, state, error.message, error.hint)
+
+    def _left(self) -> None:
+        """The cluster is another one from here on: what was remembered of the last one is void."""
+
+    def contexts(self) -> tuple[ContextName, ...]:
+        """Contexts of the kubeconfig."""
+        return self._kubeconfig.names(self.context)
+
+    async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
+        """Go to another context or namespace; BadKubeconfig if there is no such context, and all stays as it is."""
+        if context is not None and context != self.context:
+            self._kubeconfig.target(context)
+            self._left()
+            self._errors.clear()
+            self._in_one_namespace.clear()
+            await self._disconnect()
+            self._store.reset(self._kinds)
+            await self._connect(context, namespace or "")
+        elif namespace is not None and namespace != self.namespace:
+            self.namespace = namespace
+            for kind in tuple(self._in_one_namespace):
+                self._tasks.pop(kind).cancel()
+                self._start(kind, self._keep(kind))
+
+    async def close(self) -> None:
+        """End everything."""
+        self._store.end()
+        await self._disconnect()
+
+    # the picture
+
+    def snapshots(self) -> AsyncIterator[Fleet]:
+        """The latest picture, then a new one at most four times a second, until `close`."""
+        return self._store.snapshots()
+
+    async def listed(self, *kinds: str, timeout: float = 30) -> Fleet:  # noqa: ASYNC109 - callers name it
+        """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
+
+        Raises what keeps the server from being reached.
+        """
+        wanted = kinds or self._kinds
+        try:
+            async with asyncio.timeout(timeout), aclosing(self._store.changes()) as changes:
+                async for _ in changes:
+                    states = {kind: self._store.link(kind).state for kind in wanted}
+                    lost = next((kind for kind, state in states.items() if state is LinkState.STALE), None)
+                    if lost:
+                        raise self._errors[lost]
+                    if LinkState.LISTING not in states.values():
+                        break
+        except TimeoutError as error:
+            slow = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
+            raise Unreachable(f"The API server did not list {slow} within {timeout:.0f} s.", "Try again.") from error
+        return self.fleet
+
+
+def _import_connection() -> ModuleType:
+    from console.cluster import connection
+
+    return connection
