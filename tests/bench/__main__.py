@@ -1,0 +1,112 @@
+"""`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
+
+Options choose parts (`consoles`, `practice`, `screens`) and the size of the cluster. Absolute figures move from run to
+run; what is promised are the ratios and the bounds printed beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench import consoles
+from tests.bench.consoles import Figures, p95
+from tests.bench.peer import k9s
+from tests.bench.terminal import Paint
+from tests.lab.bulk import Bulk
+from tests.lab.control_plane import Lab
+
+SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["practice", "consoles", "screens"])
+    parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
+    parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
+    options = parser.parse_args()
+    good = True
+    if "practice" in options.parts:
+        good &= practice()
+    if {"consoles", "screens"} & set(options.parts):
+        with Lab(say=say) as lab:
+            Bulk(lab).fill(options.nodes, options.pods)
+            pods = lab.kubectl("get", "pods", "-A", "-o", "name").count("\n")
+            if "consoles" in options.parts:
+                good &= beside_k9s(lab.kubeconfig, pods)
+            if "screens" in options.parts:
+                good &= every_screen(lab.kubeconfig)
+    say("all bounds kept" if good else "a bound was broken")
+    return 0 if good else 1
+
+
+def practice() -> bool:
+    """Start of the practice cluster to its first screen."""
+    times = [consoles.first_screen_of_practice() for _ in range(3)]
+    return bound("practice cluster: first screen (s)", statistics.median(times), 1.5)
+
+
+def beside_k9s(kubeconfig: Path, pods: int) -> bool:
+    """The console and k9s on the same table of all pods."""
+    ours = consoles.measure(consoles.a4(kubeconfig), kubeconfig, pods)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = consoles.measure(consoles.k9s(k9s(), kubeconfig, Path(folder)), kubeconfig, pods)
+    say(f"\n{pods:,} pods                            a4        k9s     ratio   bound")
+    return all(
+        [
+            ratio("full pods table (s)", ours.full_table, theirs.full_table, 0.35),
+            ratio("CPU until then (s)", ours.full_table_cpu, theirs.full_table_cpu, None),
+            ratio("memory (MiB)", ours.memory, theirs.memory, 0.2),
+            ratio("CPU while idle (% of a core)", 100 * ours.idle_cpu, 100 * theirs.idle_cpu, 0.1),
+            ratio("CPU under churn (% of a core)", 100 * ours.churn_cpu, 100 * theirs.churn_cpu, 0.3),
+            *keys_beside(ours, theirs),
+            bound("start to first paint (s)", ours.first_paint, 0.7),
+        ]
+    )
+
+
+def keys_beside(ours: Figures, theirs: Figures) -> list[bool]:
+    """Key to paint of both."""
+    kept = []
+    for name, mine, other in (("Down", ours.down, theirs.down), ("PgDn", ours.page, theirs.page)):
+        first = [1000 * p95([paint.first for paint in paints]) for paints in (mine, other)]
+        settled = [1000 * p95([paint.settled for paint in paints]) for paints in (mine, other)]
+        kept.append(ratio(f"{name}: first byte p95 (ms)", *first, 1.0))
+        kept.append(ratio(f"{name}: settled p95 (ms)", *settled, None))
+        kept.append(bound(f"{name}: settled p95 (ms)", settled[0], 50))
+    return kept
+
+
+def every_screen(kubeconfig: Path) -> bool:
+    """Key to paint on each screen of the console."""
+    kept = []
+    for key, name in SCREENS.items():
+        paints: tuple[Paint, ...] = consoles.key_to_paint(kubeconfig, key)
+        kept.append(bound(f"{name}: key settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
+    return all(kept)
+
+
+def ratio(what: str, ours: float, theirs: float, limit: float | None) -> bool:
+    """Print one figure of both and their ratio; whether the ratio is within its limit."""
+    share = ours / theirs if theirs else float("inf")
+    said = "" if limit is None else f"{limit:7.2f}  {'kept' if share <= limit else 'BROKEN'}"
+    say(f"{what:32} {ours:10.2f} {theirs:10.2f} {share:9.3f} {said}")
+    return limit is None or share <= limit
+
+
+def bound(what: str, value: float, limit: float) -> bool:
+    """Print one figure and its bound; whether it is kept."""
+    say(f"{what:32} {value:10.2f} {'':20} {limit:7.2f}  {'kept' if value <= limit else 'BROKEN'}")
+    return value <= limit
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Changes on a cluster: a child process that patches pods at a steady rate, so that its own CPU is nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHANGES_PER_SECOND = 60
+
+
+@contextmanager
+def churn(kubeconfig: Path) -> Iterator[None]:
+    """About 60 pods a second change for as long as the block runs."""
+    child = subprocess.Popen([sys.executable, "-m", "tests.bench.churn", str(kubeconfig)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()  # it has begun
+    try:
+        yield
+    finally:
+        child.terminate()
+        child.wait()
+        child.stdout.close()
+
+
+async def change_pods(kubeconfig: Path) -> None:
+    """Patch an annotation of one pod after the other until killed."""
+    from kubernetes.aio import client, config
+
+    await config.load_kube_config(str(kubeconfig))
+    async with client.ApiClient() as api:
+        core = client.CoreV1Api(api)
+        listed = await core.list_pod_for_all_namespaces(limit=500)
+        pods = [(pod.metadata.name, pod.metadata.namespace) for pod in listed.items]
+        sys.stdout.write("changing\n")
+        sys.stdout.flush()
+        start = time.perf_counter()
+        for number in range(10**9):
+            name, namespace = pods[number % len(pods)]
+            change = {"metadata": {"labels": {"bench/turn": str(number)}}}
+            await core.patch_namespaced_pod(name, namespace, change)
+            ahead = number / CHANGES_PER_SECOND - (time.perf_counter() - start)
+            if ahead > 0:
+                await asyncio.sleep(ahead)
+
+
+if __name__ == "__main__":
+    asyncio.run(change_pods(Path(sys.argv[1])))
