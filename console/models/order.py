@@ -1,66 +1,139 @@
-"""The order in which Kueue looks at what waits: priority first, then time."""
+"""The order in which Kueue tries pending workloads.
+
+Kueue sorts a ClusterQueue by priority, then by a timestamp (creation, but the eviction for workloads that lost their
+quota to a readiness timeout or to an admission check), then by uid. With BestEffortFIFO a workload that does not fit
+lets those behind it pass, so a position is the order of trying, not of starting.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from console.models.condition import condition
+from console.models.workload import Workload, WorkloadState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.models.fleet import Fleet
-    from console.models.workload import Workload
+
+_BACK_OF_QUEUE = {"PodsReadyTimeout", "AdmissionCheck"}
+"""Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
+_HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """One workload in the order of its ClusterQueue."""
+class Standing:
+    """Where one pending workload stands."""
 
     workload: Workload
-    cluster_queue: str
-    """Empty where its LocalQueue does not exist."""
     position: int
-    """1 for the first that waits; 0 for one that holds quota."""
+    """In its ClusterQueue; 1 is tried first."""
+    local_position: int
+    """Among those of its LocalQueue."""
 
 
-def order(fleet: Fleet) -> tuple[Queued, ...]:
-    """Unfinished workloads by ClusterQueue: those that wait in Kueue's order, then those that hold quota, oldest first."""
-    by_queue: dict[str, list[Workload]] = {}
-    for workload in fleet.workloads.values():
-        if workload.state != "finished":
-            by_queue.setdefault(_cluster_queue_name(workload, fleet), []).append(workload)
-    found: list[Queued] = []
-    for name in sorted(by_queue):
-        waiting = sorted((each for each in by_queue[name] if each.waits), key=_turn)
-        rest = sorted((each for each in by_queue[name] if not each.waits), key=lambda each: (each.created, each.key))
-        found += [Queued(each, name, position) for position, each in enumerate(waiting, 1)]
-        found += [Queued(each, name, 0) for each in rest]
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One queue: who waits, in Kueue's order, and who holds quota, longest first."""
+
+    name: str
+    pending: tuple[Standing, ...] = ()
+    running: tuple[Workload, ...] = ()
+
+    def ahead(self, workload: Workload) -> tuple[Workload, ...]:
+        """Pending workloads that are tried before that one."""
+        names = [each.workload.key for each in self.pending]
+        place = names.index(workload.key) if workload.key in names else 0
+        return tuple(each.workload for each in self.pending[:place])
 
 
-def ahead_of(workload: Workload, fleet: Fleet) -> tuple[Workload, ...]:
-    """Workloads of the same ClusterQueue that Kueue looks at before this one."""
-    name = _cluster_queue_name(workload, fleet)
-    turn = _turn(workload)
-    same = (
-        each
-        for each in fleet.workloads.values()
-        if each.waits and _cluster_queue_name(each, fleet) == name and _turn(each) < turn
-    )
-    return tuple(sorted(same, key=_turn))
+def queue_timestamp(workload: Workload) -> float:
+    """The moment Kueue sorts by among workloads of equal priority."""
+    evicted = condition(workload.conditions, "Evicted")
+    if evicted and evicted.is_true and evicted.reason in _BACK_OF_QUEUE:
+        return evicted.since
+    return workload.created
 
 
-def _cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
+def _rank(workload: Workload) -> tuple[int, float, str]:
+    return -workload.priority, queue_timestamp(workload), workload.uid
+
+
+def _held_since(workload: Workload) -> float:
+    reserved = condition(workload.conditions, "QuotaReserved")
+    return reserved.since if reserved else workload.created
+
+
+def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
+    """The ClusterQueue it holds quota of or waits for, whether or not that one exists; empty if nothing says."""
     if workload.cluster_queue:
         return workload.cluster_queue
     door = fleet.local_queues.get((workload.namespace, workload.queue))
     return door.cluster_queue if door else ""
 
 
-def _turn(workload: Workload) -> tuple[int, float, str, str]:
-    """Smaller comes first. An evicted workload keeps its place by creation unless it was evicted for not getting ready."""
-    evicted = condition(workload.conditions, "Evicted")
-    since = workload.created
-    if evicted and evicted.is_true and evicted.reason in {"PodsReadyTimeout", "AdmissionCheck"}:
-        since = evicted.since
-    return -workload.priority, since, workload.namespace, workload.name
+class _Orders:
+    """All queues of one picture, sorted once."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        waiting: dict[str, list[Workload]] = defaultdict(list)
+        holding: dict[str, list[Workload]] = defaultdict(list)
+        for workload in fleet.workloads.values():
+            if workload.waits:
+                waiting[cluster_queue_name(workload, fleet)].append(workload)
+            elif workload.state in _HOLDS_QUOTA:
+                holding[cluster_queue_name(workload, fleet)].append(workload)
+        self.by_queue: Mapping[str, Order] = {
+            name: _order(name, waiting.get(name, []), holding.get(name, [])) for name in {*waiting, *holding}
+        }
+        self.standings = {
+            each.workload.key: each for order in self.by_queue.values() for each in order.pending
+        }  # fmt: skip
+
+
+def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> Order:
+    before: Counter[tuple[str, str]] = Counter()
+    pending = []
+    for position, workload in enumerate(sorted(waiting, key=_rank), start=1):
+        before[workload.namespace, workload.queue] += 1
+        pending.append(Standing(workload, position, before[workload.namespace, workload.queue]))
+    return Order(name, tuple(pending), tuple(sorted(holding, key=_held_since)))
+
+
+_sorted: WeakKeyDictionary[Fleet, _Orders] = WeakKeyDictionary()
+"""A screen asks for every row; a picture never changes, so its queues are sorted once and forgotten with it."""
+
+
+def _orders(fleet: Fleet) -> _Orders:
+    if fleet not in _sorted:
+        _sorted[fleet] = _Orders(fleet)
+    return _sorted[fleet]
+
+
+def queue_order(fleet: Fleet, cluster_queue: str) -> Order:
+    """That ClusterQueue's workloads; empty if it has none."""
+    return _orders(fleet).by_queue.get(cluster_queue, Order(cluster_queue))
+
+
+def local_order(fleet: Fleet, namespace: str, queue: str) -> Order:
+    """The workloads that came in by that LocalQueue; positions are still those of Kueue."""
+
+    def ours(workload: Workload) -> bool:
+        return (workload.namespace, workload.queue) == (namespace, queue)
+
+    door = fleet.local_queues.get((namespace, queue))
+    whole = queue_order(fleet, door.cluster_queue if door else "")
+    return Order(
+        queue,
+        tuple(each for each in whole.pending if ours(each.workload)),
+        tuple(each for each in whole.running if ours(each)),
+    )
+
+
+def standing(workload: Workload, fleet: Fleet) -> Standing | None:
+    """Where that workload stands; None if it does not wait."""
+    return _orders(fleet).standings.get(workload.key)

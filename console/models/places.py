@@ -1,12 +1,16 @@
-"""Places in the network: blocks, subblocks and hosts, who holds their GPUs, and what would fit where."""
+"""Where GPUs are: blocks, subblocks and hosts of the network, and who holds each GPU.
+
+The API tells how many GPUs a pod has, not which ones, so the pips of a host are in the order of its pods: their number
+per holder is exact, their index is not the device's.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
-
-from console.models.pools import SLOT, by_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,99 +19,233 @@ if TYPE_CHECKING:
     from console.models.node import Node
     from console.models.pod import Pod
 
+MACHINE_GPUS = 8
+"""GPUs of one A4 machine, and what a pod of a training job asks for."""
+
+
+class PipState(StrEnum):
+    """What can be done with one GPU."""
+
+    HELD = "held"
+    FREE = "free"
+    OUT = "out"
+    """Nobody has it and nobody can have it: the node takes no pods, or the GPU is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a GPU is held by: a JobSet, or whatever made a pod that belongs to none."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    kind: str = "JobSet"
+    owner: str = ""
+    """Who launched it; empty if it does not say."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pip:
+    """One GPU of a host."""
+
+    state: PipState
+    holder: Holder | None = None
+    pod: str = ""
+    """Name of the pod that has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One machine with its GPUs as pips.
-
-    The API counts GPUs and does not number them, so pips are filled from the left in the order of the pods: which of the
-    eight a pod really has is not known.
-    """
+    """One machine with its GPUs: those held first, then free ones, then those out of use."""
 
     node: Node
-    pips: tuple[Pod | None, ...]
-    """One entry per GPU: the pod that holds it, None while free."""
+    pips: tuple[Pip, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """GPUs the machine has, fit or not."""
+        return len(self.pips)
+
+    @property
+    def used(self) -> int:
+        """GPUs that pods hold."""
+        return sum(pip.state is PipState.HELD for pip in self.pips)
 
     @property
     def free(self) -> int:
-        """GPUs nobody holds; those of a host that takes no pods count too, see `Node.takes_pods`."""
-        return sum(pip is None for pip in self.pips)
+        """GPUs a new pod could have now."""
+        return sum(pip.state is PipState.FREE for pip in self.pips)
+
+    @property
+    def out(self) -> int:
+        """GPUs that nobody has and nobody can have."""
+        return sum(pip.state is PipState.OUT for pip in self.pips)
+
+    @property
+    def stretch(self) -> int:
+        """Its GPUs if all are free, else 0: what a job that wants whole machines can count on."""
+        return self.total if self.free == self.total else 0
+
+    def slots(self, gpus: int = MACHINE_GPUS) -> int:
+        """How many pods of that many GPUs would fit here now."""
+        return self.free // gpus if gpus > 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Subblock:
-    """Hosts that share a subblock of the network."""
+@dataclass(frozen=True)
+class Area:
+    """Hosts that belong together; not slotted, because what is summed up lives in its `__dict__`."""
 
     name: str
-    hosts: tuple[Host, ...]
+    """Value of the topology label; empty for hosts that carry none."""
+    hosts: tuple[Host, ...] = ()
 
-    @property
-    def free_hosts(self) -> int:
-        """Hosts a pod with 8 GPUs could go to now."""
-        return sum(host.node.takes_pods and host.free >= SLOT for host in self.hosts)
+    @cached_property
+    def total(self) -> int:
+        """GPUs of all its hosts."""
+        return sum(each.total for each in self.hosts)
+
+    @cached_property
+    def used(self) -> int:
+        """GPUs that pods hold."""
+        return sum(each.used for each in self.hosts)
+
+    @cached_property
+    def free(self) -> int:
+        """GPUs new pods could have now."""
+        return sum(each.free for each in self.hosts)
+
+    @cached_property
+    def out(self) -> int:
+        """GPUs out of use."""
+        return sum(each.out for each in self.hosts)
+
+    @cached_property
+    def stretch(self) -> int:
+        """GPUs of its hosts that are wholly free."""
+        return sum(each.stretch for each in self.hosts)
+
+    def slots(self, gpus: int = MACHINE_GPUS) -> int:
+        """How many pods of that many GPUs would fit here now."""
+        return sum(each.slots(gpus) for each in self.hosts)
+
+
+@dataclass(frozen=True)
+class Subblock(Area):
+    """Hosts of one subblock."""
+
+
+@dataclass(frozen=True)
+class Block(Area):
+    """Hosts of one block, by subblock."""
+
+    subblocks: tuple[Subblock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Subblocks that share a block of the network."""
+class Largest:
+    """The largest free stretches, in GPUs of wholly free hosts; the names are empty while nothing is free."""
 
-    name: str
-    subblocks: tuple[Subblock, ...]
-
-    @property
-    def free_hosts(self) -> int:
-        """Hosts a pod with 8 GPUs could go to now."""
-        return sum(subblock.free_hosts for subblock in self.subblocks)
-
-    @property
-    def hosts(self) -> int:
-        """All its hosts."""
-        return sum(len(subblock.hosts) for subblock in self.subblocks)
+    subblock: str = ""
+    in_subblock: int = 0
+    block: str = ""
+    in_block: int = 0
+    in_all: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class LargestFree:
-    """The largest free stretches, in GPUs on whole hosts."""
+class Fit:
+    """Where so many equal pods would fit together now."""
 
-    in_subblock: int
-    in_block: int
-    anywhere: int
+    pods: int
+    gpus: int
+    """GPUs per pod."""
+    in_subblock: tuple[str, ...] = ()
+    """Subblocks that have room for all of them."""
+    in_block: tuple[str, ...] = ()
+    """Blocks that have room for all of them."""
+    slots: int = 0
+    """Pods of this size that fit in all, wherever."""
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether they fit at all, spread over blocks if need be."""
+        return self.slots >= self.pods
 
 
-def blocks(nodes: Iterable[Node], fleet: Fleet) -> tuple[Block, ...]:
-    """The floor map of those nodes that have GPUs; nodes without place labels share a block without a name."""
-    floor: dict[str, dict[str, list[Host]]] = defaultdict(lambda: defaultdict(list))
-    for node in sorted(nodes, key=by_place):
-        if node.gpus or node.gpu_capacity:
-            floor[node.block][node.subblock].append(host(node, fleet))
-    return tuple(
-        Block(name, tuple(Subblock(sub, tuple(hosts)) for sub, hosts in subblocks.items()))
-        for name, subblocks in floor.items()
-    )
+@dataclass(frozen=True)
+class Floor(Area):
+    """All hosts of a pool (or of any set of nodes), by block and subblock, in the order of names."""
+
+    blocks: tuple[Block, ...] = ()
+
+    @cached_property
+    def subblocks(self) -> tuple[Subblock, ...]:
+        """Subblocks of all blocks."""
+        return tuple(each for block in self.blocks for each in block.subblocks)
+
+    @cached_property
+    def holders(self) -> tuple[tuple[Holder, int], ...]:
+        """Who holds how many GPUs here, most first."""
+        held = Counter(pip.holder for host in self.hosts for pip in host.pips if pip.holder)
+        return tuple(sorted(held.items(), key=lambda each: (-each[1], each[0].key)))
+
+    @cached_property
+    def largest(self) -> Largest:
+        """The largest free stretch within one subblock, one block, and in all."""
+        subblock = max(self.subblocks, key=lambda each: each.stretch, default=None)
+        block = max(self.blocks, key=lambda each: each.stretch, default=None)
+        if subblock is None or block is None or not self.stretch:
+            return Largest()
+        return Largest(subblock.name, subblock.stretch, block.name, block.stretch, self.stretch)
+
+    def fit(self, pods: int, gpus: int = MACHINE_GPUS) -> Fit:
+        """Where that many pods of that many GPUs each would fit together now."""
+        return Fit(
+            pods,
+            gpus,
+            in_subblock=tuple(each.name for each in self.subblocks if each.slots(gpus) >= pods),
+            in_block=tuple(each.name for each in self.blocks if each.slots(gpus) >= pods),
+            slots=self.slots(gpus),
+        )
+
+
+def holder_of(pod: Pod, fleet: Fleet) -> Holder:
+    """Whom the GPUs of that pod are counted for."""
+    if pod.jobset:
+        jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
+        return Holder(pod.namespace, pod.jobset, pod.jobset_uid, owner=jobset.owner if jobset else "")
+    if pod.owner_name:
+        return Holder(pod.namespace, pod.owner_name, kind=pod.owner_kind)
+    return Holder(pod.namespace, pod.name, pod.uid, kind="Pod")
 
 
 def host(node: Node, fleet: Fleet) -> Host:
-    """One machine with the holders of its GPUs."""
-    holders = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.created, pod.name))
-    taken = [pod for pod in holders for _ in range(pod.holds_gpus)]
-    width = max(node.gpus, node.gpu_capacity, len(taken))
-    return Host(node, tuple(taken) + (None,) * (width - len(taken)))
+    """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
+    pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name))
+    pips: list[Pip] = []
+    for pod in pods:
+        if pod.holds_gpus:
+            pips += [Pip(PipState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
+    pips += [Pip(PipState.FREE)] * fleet.gpus_free(node)
+    pips += [Pip(PipState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
+    return Host(node, tuple(pips))
 
 
-def largest_free(floor: Iterable[Block]) -> LargestFree:
-    """The largest free stretch in one subblock, in one block, and in all."""
-    found = tuple(floor)
-    return LargestFree(
-        in_subblock=SLOT * max((sub.free_hosts for block in found for sub in block.subblocks), default=0),
-        in_block=SLOT * max((block.free_hosts for block in found), default=0),
-        anywhere=SLOT * sum(block.free_hosts for block in found),
-    )
+def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:
+    """The hosts among these nodes (those with GPUs), by block and subblock."""
+    placed: dict[str, dict[str, list[Host]]] = defaultdict(lambda: defaultdict(list))
+    for node in sorted(nodes, key=lambda each: (each.host, each.name)):
+        if max(node.gpus, node.gpu_capacity) or fleet.gpus_used.get(node.name):
+            placed[node.block][node.subblock].append(host(node, fleet))
+    blocks = tuple(_block(name, subblocks) for name, subblocks in sorted(placed.items()))
+    return Floor("", tuple(each for block in blocks for each in block.hosts), blocks)
 
 
-def smallest_place(floor: Iterable[Block], hosts: int) -> str:
-    """The smallest place where that many pods of 8 GPUs fit now: "subblock", "block", "anywhere" or ""."""
-    free = largest_free(floor)
-    for name, gpus in (("subblock", free.in_subblock), ("block", free.in_block), ("anywhere", free.anywhere)):
-        if hosts * SLOT <= gpus:
-            return name
-    return ""
+def _block(name: str, subblocks: dict[str, list[Host]]) -> Block:
+    made = tuple(Subblock(each, tuple(hosts)) for each, hosts in sorted(subblocks.items()))
+    return Block(name, tuple(host for each in made for host in each.hosts), made)

@@ -1,106 +1,126 @@
-"""Node pools: what hardware there is, what is free, what is broken."""
+"""Node pools: what hardware there is, what of it is free, and what is broken."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.models.node import Node, Provisioning
+from console.models.node import Provisioning
+from console.models.places import MACHINE_GPUS, Floor, floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.models.fleet import Fleet
+    from console.models.node import Node
 
-SLOT = 8
-"""GPUs of one A4 host: the smallest slot a multi-node job asks for."""
-LARGE_SLOT = 64
+NO_POOL = "no pool"
+"""Name of the group of nodes that have neither a pool label nor a machine type."""
+_LARGE = 64
+"""GPUs of the large slot that is counted per block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Maintenance of one node, announced or under way."""
+
+    node: str
+    at: float
+    """When it starts; 0.0 if no time was announced."""
+    active: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One node pool, or the nodes of one machine type where the cluster has no pools."""
+    """One node pool; GPUs used, free and out of use make up the total."""
 
     name: str
-    nodes: tuple[Node, ...]
-    machine_type: str = ""
+    labelled: bool = True
+    """False for nodes without a pool label, which are grouped by machine type."""
+    machine_types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
-    accelerator: str = ""
     provisioning: Provisioning = Provisioning.ON_DEMAND
     reservation: str = ""
-    ready: int = 0
-    """Nodes whose Ready condition is true."""
-    gpus: int = 0
-    """Allocatable GPUs of all its nodes."""
-    used: int = 0
-    free: int = 0
-    """GPUs a new pod could have now; less than total minus used where nodes are cordoned or not ready."""
-    free_slots: int = 0
-    """Hosts with all 8 GPUs free."""
-    free_large_slots: int = 0
-    """How many times 64 GPUs on whole hosts are free within one block."""
+    accelerator: str = ""
+    nodes: tuple[Node, ...] = ()
+    nodes_ready: int = 0
+    faults: tuple[tuple[str, str], ...] = ()
+    """Node and what is wrong with it, one entry per fault."""
+    maintenance: tuple[Maintenance, ...] = ()
+    floor: Floor = field(default_factory=lambda: Floor(""))
 
     @property
-    def faulty(self) -> tuple[Node, ...]:
-        """Nodes with something wrong."""
-        return tuple(node for node in self.nodes if node.faults)
+    def machine_type(self) -> str:
+        """Its machine type; several, with commas, where nodes without a pool are grouped."""
+        return ", ".join(self.machine_types)
 
     @property
-    def maintained(self) -> tuple[Node, ...]:
-        """Nodes with maintenance scheduled or under way, soonest first."""
-        due = [node for node in self.nodes if node.maintenance_at or node.maintenance_active]
-        return tuple(sorted(due, key=lambda node: (not node.maintenance_active, node.maintenance_at)))
+    def nodes_total(self) -> int:
+        """Nodes that exist now."""
+        return len(self.nodes)
 
     @property
-    def cordoned(self) -> tuple[Node, ...]:
-        """Nodes that take no new pods because somebody said so."""
-        return tuple(node for node in self.nodes if node.cordoned)
+    def gpus_total(self) -> int:
+        """GPUs of its machines, fit or not."""
+        return self.floor.total
+
+    @property
+    def gpus_used(self) -> int:
+        """GPUs that pods hold."""
+        return self.floor.used
+
+    @property
+    def gpus_free(self) -> int:
+        """GPUs new pods could have now."""
+        return self.floor.free
+
+    @property
+    def gpus_out(self) -> int:
+        """GPUs that nobody has and nobody can have."""
+        return self.floor.out
+
+    @property
+    def slots8(self) -> int:
+        """Machines' worth of free GPUs: places for one more pod of 8."""
+        return self.floor.slots()
+
+    @property
+    def slots64(self) -> int:
+        """Places for a job of 64 GPUs (8 whole machines) within one block."""
+        return sum(block.slots() // (_LARGE // MACHINE_GPUS) for block in self.floor.blocks)
 
 
 def pools(fleet: Fleet) -> tuple[Pool, ...]:
-    """All pools: those with GPUs first, the largest of them first."""
-    members: dict[str, list[Node]] = defaultdict(list)
+    """All node pools, those with GPUs first, then by name."""
+    grouped: dict[tuple[bool, str], list[Node]] = defaultdict(list)
     for node in fleet.nodes.values():
-        members[pool_name(node)].append(node)
-    found = [_pool(name, sorted(nodes, key=by_place), fleet) for name, nodes in members.items()]
-    return tuple(sorted(found, key=lambda pool: (-pool.gpus, pool.name)))
+        grouped[bool(node.pool), node.pool or node.machine_type or NO_POOL].append(node)
+    found = [_pool(name, labelled, nodes, fleet) for (labelled, name), nodes in grouped.items()]
+    return tuple(sorted(found, key=lambda pool: (not pool.gpus_total, not pool.labelled, pool.name)))
 
 
-def pool_name(node: Node) -> str:
-    """The node's pool; where it has none, its machine type in brackets, so that such nodes still stand together."""
-    return node.pool or f"({node.machine_type or 'no pool'})"
-
-
-def by_place(node: Node) -> tuple[str, str, str, str]:
-    """Order of nodes: neighbours in the network stand together."""
-    return node.block, node.subblock, node.host, node.name
-
-
-def _pool(name: str, nodes: list[Node], fleet: Fleet) -> Pool:
-    first = nodes[0]
+def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
+    nodes.sort(key=lambda node: node.name)
     return Pool(
         name=name,
+        labelled=labelled,
+        machine_types=_distinct(node.machine_type for node in nodes),
+        zones=_distinct(node.zone for node in nodes),
+        provisioning=Counter(node.provisioning for node in nodes).most_common(1)[0][0],
+        reservation=next((node.reservation for node in nodes if node.reservation), ""),
+        accelerator=next((node.accelerator for node in nodes if node.accelerator), ""),
         nodes=tuple(nodes),
-        machine_type=_most(node.machine_type for node in nodes),
-        zones=tuple(sorted({node.zone for node in nodes if node.zone})),
-        accelerator=_most(node.accelerator for node in nodes),
-        provisioning=first.provisioning,
-        reservation=_most(node.reservation for node in nodes),
-        ready=sum(node.ready for node in nodes),
-        gpus=sum(node.gpus for node in nodes),
-        used=sum(fleet.gpus_used.get(node.name, 0) for node in nodes),
-        free=sum(fleet.gpus_free(node) for node in nodes),
-        free_slots=sum(fleet.gpus_free(node) >= SLOT for node in nodes),
-        free_large_slots=_large_slots(nodes, fleet),
+        nodes_ready=sum(node.ready for node in nodes),
+        faults=tuple((node.name, fault) for node in nodes for fault in node.faults),
+        maintenance=tuple(
+            Maintenance(node.name, node.maintenance_at, node.maintenance_active)
+            for node in nodes
+            if node.maintenance_at or node.maintenance_active
+        ),
+        floor=floor(nodes, fleet),
     )
 
 
-def _most(values: Iterable[str]) -> str:
-    counted = Counter(value for value in values if value)
-    return counted.most_common(1)[0][0] if counted else ""
-
-
-def _large_slots(nodes: list[Node], fleet: Fleet) -> int:
-    hosts: Counter[str] = Counter(node.block for node in nodes if node.block and fleet.gpus_free(node) >= SLOT)
-    return sum(free // (LARGE_SLOT // SLOT) for free in hosts.values())
+def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({value for value in values if value}))

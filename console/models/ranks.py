@@ -1,77 +1,111 @@
-"""Ranks of a JobSet: each place its pods fill, with the pod that fills it now."""
+"""Ranks of a JobSet: every pod that its spec asks for, and the one that fills the place now.
+
+A rank is a node rank: one pod with all GPUs of a machine. Numbers run over the replicated jobs in the order of the
+spec, their Jobs, and the completion indexes of each Job.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.models.pod import Pod
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.models.fleet import Fleet
     from console.models.job import JobSet
+    from console.models.pod import Container, Pod
 
-Place = tuple[str, int, int]
-"""Replicated job, index of the Job in it, completion index of the pod in the Job."""
+MISSING = "Missing"
+"""Status of a rank that has no pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One node rank of a JobSet; `number` counts over all replicated jobs in their order."""
+    """One place in a JobSet, filled or not."""
 
     number: int
-    group: str
-    """Name of the replicated job."""
+    replicated_job: str
     job_index: int
     completion_index: int
+    gpus: int = 0
+    """GPUs the spec asks for."""
     pod: Pod | None = None
-    """The live pod of the newest attempt; None while there is none."""
+    """The pod of the live attempt; None while there is none."""
+
+    @property
+    def name(self) -> str:
+        """Name of its pod."""
+        return self.pod.name if self.pod else ""
+
+    @property
+    def node(self) -> str:
+        """Node of its pod."""
+        return self.pod.node if self.pod else ""
+
+    @property
+    def phase(self) -> str:
+        """Phase of its pod; empty without one."""
+        return self.pod.phase if self.pod else ""
 
     @property
     def status(self) -> str:
-        """The pod's status word; "no pod" without one."""
-        return self.pod.status if self.pod else "no pod"
+        """One word for where it is, as `kubectl get pods` would say it."""
+        return self.pod.status if self.pod else MISSING
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pod is ready."""
+        return self.pod is not None and self.pod.ready
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of the containers of its pod."""
+        return self.pod.restarts if self.pod else 0
+
+    @property
+    def ended(self) -> Container | None:
+        """The container that ended badly, else the main one if it has ended; None while it works."""
+        done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
+        bad = sorted((each for each in done if each.exit_code), key=lambda each: each.finished)
+        return next(iter(bad), None) or next((each for each in done if not each.init), None)
 
     @property
     def exit_code(self) -> int | None:
-        """How the main container ended, or how it ended before it was last restarted."""
-        main = self.pod.main if self.pod else None
-        if main is None:
-            return None
-        return main.exit_code if main.exit_code is not None else main.last_exit_code
+        """How it ended; None while it works, or has no pod."""
+        return self.ended.exit_code if self.ended and (self.ended.exit_code or not self.ended.init) else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether its pod has ended in failure."""
+        return self.phase == "Failed" or bool(self.exit_code)
+
+
+def live_attempt(jobset: JobSet, pods: Iterable[Pod]) -> int:
+    """The attempt that counts now: the newest that has a pod which is not being deleted, else the JobSet's count."""
+    return max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
 
 
 def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
-    """All ranks of a JobSet in order, with or without a pod."""
-    live = _live_pods(fleet.pods_by_jobset.get(jobset.uid, ()))
-    places = [
-        (group.name, job, pod)
-        for group in jobset.groups
-        for job in range(group.replicas)
-        for pod in range(group.pods_per_job)
-    ]
-    return tuple(Rank(number, *place, live.get(place)) for number, place in enumerate(places))
+    """All ranks of the JobSet in order, those without a pod too."""
+    pods = fleet.pods_by_jobset.get(jobset.uid, [])
+    attempt = live_attempt(jobset, pods)
+    filled: dict[tuple[str, int, int], Pod] = {}
+    for pod in sorted(pods, key=lambda each: (not each.deleting_since, each.created)):
+        if pod.attempt >= attempt:
+            filled[pod.replicated_job, pod.job_index, max(0, pod.completion_index)] = pod
+    found: list[Rank] = []
+    for group in jobset.groups:
+        for job in range(group.replicas):
+            for index in range(group.pods_per_job):
+                pod_of_rank = filled.get((group.name, job, index))
+                found.append(Rank(len(found), group.name, job, index, group.gpus_per_pod, pod_of_rank))
+    return tuple(found)
 
 
-def _live_pods(pods: list[Pod] | tuple[Pod, ...]) -> dict[Place, Pod]:
-    """The pod that fills each place: of the newest attempt, not going away, the youngest of those left."""
-    live: dict[Place, Pod] = {}
-    for pod in pods:
-        place = pod.replicated_job, pod.job_index, pod.completion_index
-        if place not in live or _precedence(pod) > _precedence(live[place]):
-            live[place] = pod
-    return live
-
-
-def _precedence(pod: Pod) -> tuple[int, bool, float]:
-    return pod.attempt, not pod.deleting_since, pod.created
-
-
-def first_failure(jobset: JobSet, fleet: Fleet) -> Pod | None:
-    """The pod of the JobSet whose main container failed first, by the time it ended."""
-    failed = [
-        (main.finished, pod)
-        for pod in fleet.pods_by_jobset.get(jobset.uid, ())
-        if (main := pod.main) is not None and main.state == "terminated" and main.exit_code
-    ]
-    return min(failed, key=lambda each: (each[0], each[1].name))[1] if failed else None
+def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
+    """The rank that failed first, by the time its container ended; None if none did or its pod is gone."""
+    failed = [rank for rank in ranks(jobset, fleet) if rank.failed]
+    return min(
+        failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
+    )
