@@ -117,13 +117,13 @@ class ConsoleApp(LiveApp):
     @work(group="actions")
     async def action_context(self) -> None:
         """Pick another cluster."""
-        from screens.modals.pick_context import pick_context
+        from screens.switch import pick_context
 
         await pick_context(cast("LiveScreen", self.screen))
 
     @work(group="actions")
     async def action_namespace(self) -> None:
         """Pick another namespace."""
-        from screens.modals.pick_context import pick_namespace
+        from screens.switch import pick_namespace
 
         await pick_namespace(cast("LiveScreen", self.screen))

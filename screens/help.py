@@ -1,0 +1,91 @@
+"""Help: every key that works on the screen it was called from, from the bindings themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from screens.base import LiveApp
+from screens.widgets.table import ResourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+    from textual.dom import DOMNode
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """Keys of one place, as (keys, what they do)."""
+
+    title: str
+    keys: tuple[tuple[str, str], ...]
+
+
+def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
+    """The keys that work on that screen, by where they come from: this screen, its list, everywhere."""
+    found: dict[str, dict[str, tuple[list[str], str]]] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if not binding.description or not active.enabled or binding.system:
+            continue
+        title = _place(active.node)
+        keys, _ = found.setdefault(title, {}).setdefault(
+            binding.action, ([], f"{binding.description}" + (f": {active.tooltip}" if active.tooltip else ""))
+        )
+        keys.append(screen.app.get_key_display(binding))
+    order = ("This screen", "Rows", "Everywhere")
+    return [
+        KeyGroup(title, tuple((" ".join(dict.fromkeys(keys)), told) for keys, told in actions.values()))
+        for title, actions in sorted(found.items(), key=lambda pair: order.index(pair[0]))
+    ]
+
+
+def _place(node: DOMNode) -> str:
+    if isinstance(node, LiveApp):
+        return "Everywhere"
+    return "Rows" if isinstance(node, ResourceTable) else "This screen"
+
+
+class HelpScreen(ModalScreen[None]):
+    """A page of keys over the screen it explains."""
+
+    DEFAULT_CSS = """
+    HelpScreen > VerticalScroll {
+        width: 100; max-width: 96%; height: auto; max-height: 92%; background: $surface; border: round $accent;
+        border-title-color: $accent; padding: 0 2;
+    }
+    HelpScreen Static { height: auto; margin-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss(None)", "Close", id="help.close"),
+    ]
+
+    def __init__(self, groups: Sequence[KeyGroup]) -> None:
+        super().__init__()
+        self._groups = groups
+
+    def compose(self) -> ComposeResult:
+        """The groups, one under another."""
+        colours = self.app.theme_variables
+        with VerticalScroll() as box:
+            box.border_title = "Keys that work here"
+            box.border_subtitle = "esc closes"
+            for group in self._groups:
+                text = Text(group.title + "\n", style=f"bold {colours['ink-head']}")
+                for keys, told in group.keys:
+                    text.append(f"  {keys:<14}", style=f"bold {colours['ink-key']}")
+                    text.append(told + "\n", style=colours["ink-text"])
+                text.right_crop(1)
+                yield Static(text)
+
+    def on_mount(self) -> None:
+        """Scrolls by the arrow keys."""
+        self.query_one(VerticalScroll).focus()

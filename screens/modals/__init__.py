@@ -1,0 +1,1 @@
+"""One question each, with a typed answer."""
