@@ -1,0 +1,55 @@
+"""The command line: which words are understood, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from screens.cli.columns import LAYOUTS
+from screens.cli.options import LISTS, Options, parse
+
+
+def test_no_command_opens_the_console() -> None:
+    assert parse([]) == Options()
+
+
+def test_cluster_options_may_stand_before_or_after_the_command() -> None:
+    assert parse(["--demo", "pools", "--json"]) == parse(["pools", "--json", "--demo"])
+    assert parse(["--context", "c", "pods"]).context == "c"
+    assert parse(["pods", "--context", "c"]).context == "c"
+
+
+def test_what_follows_two_dashes_belongs_to_the_pod() -> None:
+    options = parse(["exec", "train", "3", "--", "sh", "-c", "echo --json; exit 3"])
+    assert (options.job, options.rank, options.argv) == ("train", 3, ("sh", "-c", "echo --json; exit 3"))
+    assert not options.json
+
+
+def test_settings_of_each_launch_value_are_kept_in_order() -> None:
+    options = parse(["launch", "nccl-all-reduce", "--set", "gpus=16", "--set", "queue=a4", "--dry-run"])
+    assert (options.recipe, options.set, options.dry_run) == ("nccl-all-reduce", ("gpus=16", "queue=a4"), True)
+
+
+@pytest.mark.parametrize("argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "one", "--", "ls"]])
+def test_what_is_not_understood_is_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse(argv)
+    assert stop.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_practice_cluster_replaces_kubeconfig_and_context() -> None:
+    settings = parse(["--demo", "--context", "other", "--read-only"]).settings(Path("/practice"))
+    assert (settings.kubeconfig, settings.context, settings.practice) == (Path("/practice"), "", True)
+    assert settings.read_only
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([name, "--help"])
+    said = capsys.readouterr().out
+    for column in LAYOUTS[name].columns:
+        assert f"  {column.key}" in said
+        assert column.meaning in said

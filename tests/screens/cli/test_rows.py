@@ -1,0 +1,84 @@
+"""Rows of the listing commands: every declared key is there, and no other."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from console.models.condition import Condition
+from console.models.fleet import Fleet
+from console.models.job import JobSet, ReplicatedJob
+from console.models.node import Node
+from console.models.pod import Container, Pod
+from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, Usage
+from console.models.workload import PodSet, Workload
+from screens.cli.columns import LAYOUTS
+from screens.cli.listing import print_rows
+from screens.cli.rows import ROWS
+from tests.fakes import fleet_of
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """Two A4 hosts, one taken; a queue of 16 GPUs with one job running and one waiting for 16."""
+    pod = {"containers": (Container("workload", "running"),), "phase": "Running", "gpus": 8}
+    group = ReplicatedJob("workload", pods_per_job=1, gpus_per_pod=8, ready=1)
+    wide = ReplicatedJob("workload", pods_per_job=2, gpus_per_pod=8)
+    reserved = (Condition("QuotaReserved", "True"), Condition("Admitted", "True"))
+    return fleet_of(
+        Node("n1", pool="a4", gpus=8, gpu_capacity=8, ready=True, block="b", subblock="s"),
+        Node("n2", pool="a4", gpus=8, gpu_capacity=8, ready=True, block="b", subblock="s"),
+        Pod("default", "one-0", node="n1", jobset="one", jobset_uid="u1", replicated_job="workload", job_index=0,
+            completion_index=0, **pod),
+        Pod("team-b", "other", phase="Pending"),
+        JobSet("default", "one", uid="u1", queue="a4", groups=(group,)),
+        JobSet("default", "two", uid="u2", queue="a4", suspended=True, groups=(wide,)),
+        ClusterQueue("a4", quotas=(Quota("a4", GPU, 16),), reserved=(Usage("a4", GPU, 8),), pending=1, admitted=1),
+        LocalQueue("default", "a4", cluster_queue="a4", pending=1),
+        Workload("default", "w1", queue="a4", cluster_queue="a4", owner_name="one", owner_uid="u1",
+                 pod_sets=(PodSet("workload", 1, ((GPU, 8),)),), conditions=reserved),
+        Workload("default", "w2", queue="a4", owner_name="two", owner_uid="u2",
+                 pod_sets=(PodSet("workload", 2, ((GPU, 8),)),)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_have_the_declared_keys_in_their_order(name: str, fleet: Fleet) -> None:
+    rows = ROWS[name](fleet, None)
+    assert rows
+    for row in rows:
+        assert list(row) == [column.key for column in LAYOUTS[name].columns]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_become_json_and_a_table(name: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ROWS[name](fleet, None)
+    assert len(json.loads(msgspec.json.encode(rows))) == len(rows)
+    print_rows(LAYOUTS[name], rows, name)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(rows)
+    assert LAYOUTS[name].columns[0].title in lines[0]
+
+
+def test_a_pool_counts_its_gpus(fleet: Fleet) -> None:
+    (pool,) = ROWS["pools"](fleet, None)
+    assert (pool["nodes"], pool["gpus"], pool["used"], pool["free"], pool["free_slots"]) == (2, 16, 8, 8, 1)
+
+
+def test_a_waiting_workload_says_why_with_numbers(fleet: Fleet) -> None:
+    running, waiting = sorted(ROWS["workloads"](fleet, None), key=lambda row: row["position"])
+    assert (running["job"], running["position"], running["why"]) == ("one", 0, "")
+    assert (waiting["job"], waiting["position"], waiting["short_by"]) == ("two", 1, 8)
+    assert "needs 16 GPUs of a4; 8 of 16 are free, 8 more needed" in waiting["why"]
+
+
+def test_a_namespace_leaves_out_the_others(fleet: Fleet) -> None:
+    assert [row["name"] for row in ROWS["pods"](fleet, "default")] == ["one-0"]
+    assert len(ROWS["pods"](fleet, None)) == 2
+
+
+def test_no_rows_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(LAYOUTS["jobs"], [], "jobs")
+    assert capsys.readouterr().out == "No jobs.\n"
