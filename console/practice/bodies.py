@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from console.practice.protobuf import MEDIA, decode_protobuf
 from console.practice.refusal import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ def media_type(content_type: str) -> str:
 def decode(body: bytes, content_type: str) -> Any:
     """Read JSON, or YAML where the type says so; ApiError 400 or 415."""
     media = media_type(content_type)
+    if media == MEDIA:
+        return decode_protobuf(body)
     if media not in _YAML and not media.endswith("json"):
         text = "the body of the request was in an unknown format - accepted media types include: "
-        raise ApiError(415, "UnsupportedMediaType", f"{text}application/json, application/yaml")
+        raise ApiError(415, "UnsupportedMediaType", f"{text}application/json, application/yaml, {MEDIA}")
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:

@@ -13,6 +13,7 @@ from aiohttp import ClientConnectionResetError, web
 
 from console.practice import discovery, reviews, visibility
 from console.practice.authn import Account, Certificates, administrator, check_access, reader, write_kubeconfig
+from console.practice.bodies import decode
 from console.practice.forms import Writer, negotiate
 from console.practice.listing import Lists, selection
 from console.practice.refusal import ApiError, Object
@@ -151,7 +152,7 @@ class ApiServer:
             accept = request.headers.get("Accept", "")
             return _json(*discovery.answer(path, accept))
         if request.method == "POST" and reviews.is_review(target):
-            answer = reviews.review(target, await request.json(loads=msgspec.json.decode), account)
+            answer = reviews.review(target, await _decoded(request), account)
             return _json(answer, status=201)
         if target.group == visibility.GROUP:
             check_access(account, "get", target)
@@ -237,6 +238,10 @@ class ApiServer:
             return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
         status = 201 if result.created else 200
         return await _bytes_response(request, writer.one(result.object), status)
+
+
+async def _decoded(request: web.Request) -> object:
+    return decode(await request.read(), request.headers.get("Content-Type", ""))
 
 
 def _has_subresource(target: Target) -> bool:

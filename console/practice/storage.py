@@ -140,6 +140,7 @@ class Storage:
         meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
         meta.pop("deletionTimestamp", None)
         meta.pop("deletionGracePeriodSeconds", None)
+        meta.pop("generation", None)
         if resource.generation:
             meta["generation"] = 1
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
