@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.errors import BadInput, NotFound, Unreadable
 from console.helm import RECIPE_LABEL, Helm, kind_and_name
-from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value, merge
+from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value, merge, overlay
 from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes
 from console.parsers.values import check_values, misplaced_nulls, parse_sets
 
@@ -104,7 +104,7 @@ class Catalogue:
         }
         if len(mine) <= len(_COMMON):
             raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
-        return merge(merge(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
+        return overlay(overlay(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,16 +212,27 @@ def look(values: Mapping[str, Value], path: str) -> Value:
 
 def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
     """Both, `above` winning, level by level as Helm does; None in `above` removes a name."""
-    merged = dict(below)
+    return _without_nulls(overlay(below, above))
+
+
+def overlay(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """As `merge`, but a None stays, to remove the name from what these values are laid over later."""
+    laid = dict(below)
     for name, value in above.items():
-        under = merged.get(name)
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, Mapping):
-            merged[name] = merge(under if isinstance(under, Mapping) else {}, value)
+        under = laid.get(name)
+        if isinstance(value, Mapping):
+            laid[name] = overlay(under if isinstance(under, Mapping) else {}, value)
         else:
-            merged[name] = value
-    return merged
+            laid[name] = value
+    return laid
+
+
+def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {
+        name: _without_nulls(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _difference(default: Value, value: Value) -> Value:

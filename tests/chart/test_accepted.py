@@ -1,0 +1,107 @@
+"""The real API server, with the JobSet and Kueue webhooks, accepts every recipe; a stopped release leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
+from console.helm import Helm
+from console.launch import Catalogue, Launcher
+from console.models.launch import LaunchPlan
+from tests.chart.plans import PLANS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab.control_plane import Lab
+
+pytestmark = pytest.mark.lab
+CATALOGUE = Catalogue.load()
+KINDS = "jobsets,jobs,pods,services,configmaps,secrets,workloads"
+LIMIT = 30.0
+"""Seconds for the garbage collector to remove what a JobSet owned."""
+
+
+@pytest.fixture(scope="module")
+def team(lab: Lab) -> Iterator[str]:
+    lab.kubectl("create", "namespace", "team")
+    yield "team"
+    lab.kubectl("delete", "namespace", "team", "--wait=false")
+
+
+@pytest.fixture
+def launcher(lab: Lab, team: str) -> Launcher:
+    return Launcher(CATALOGUE, Helm(lab.kubeconfig))
+
+
+def objects(lab: Lab, namespace: str) -> set[str]:
+    found = lab.kubectl("get", KINDS, "-n", namespace, "-o", "name").split()
+    return {name for name in found if name != "configmap/kube-root-ca.crt"}
+
+
+@pytest.mark.parametrize("name", PLANS)
+async def test_a_dry_run_is_accepted_and_makes_nothing(launcher: Launcher, lab: Lab, name: str) -> None:
+    await launcher.check(PLANS[name])
+    assert objects(lab, "team") == set()
+
+
+async def test_launch_and_stop_leave_nothing(launcher: Launcher, lab: Lab) -> None:
+    plan = PLANS["nccl-all-reduce-two-gpus"]
+    assert await launcher.launch(plan) == plan.name
+    assert f"jobset.jobset.x-k8s.io/{plan.name}" in objects(lab, "team")
+    (release,) = await launcher.releases("team")
+    assert (release.name, release.recipe, release.status) == (plan.name, plan.recipe, "deployed")
+    assert await launcher.releases() == (release,)
+    launched = await launcher.values("team", plan.name)
+    assert launched["gpus"] == 2
+    with pytest.raises(Conflict, match="exists already in team"):
+        await launcher.launch(plan)
+
+    removed = await launcher.stop("team", plan.name)
+
+    assert set(removed) == {f"JobSet {plan.name}", f"ConfigMap {plan.name}-launchers", f"Secret {plan.name}-ssh"}
+    deadline = monotonic() + LIMIT
+    while left := objects(lab, "team"):
+        assert monotonic() < deadline, f"left behind: {left}"
+        await asyncio.sleep(0.1)
+    assert await launcher.releases() == ()
+    with pytest.raises(NotFound):
+        await launcher.stop("team", plan.name)
+
+
+async def test_a_release_of_another_chart_is_not_ours_to_stop(launcher: Launcher) -> None:
+    with pytest.raises(NotFound, match="no release another of this chart"):
+        await launcher.stop("team", "another")
+
+
+async def test_a_namespace_that_is_missing_is_named(launcher: Launcher) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        await launcher.check(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {}))
+
+
+async def test_a_failed_install_leaves_nothing(launcher: Launcher, lab: Lab) -> None:
+    """The Secret and the ConfigMap are made before the API server refuses the JobSet."""
+    plan = LaunchPlan("nccl-all-reduce", "a", "team", {})
+    values = CATALOGUE.chart_values(plan)
+    values["placement"] = {"tolerations": [{"operator": "Exists", "key": "not a key!"}]}
+    with pytest.raises(ReleaseFailed, match="could not be installed"):
+        await launcher.helm.install(CATALOGUE.chart, values, name="a", namespace="team", labels={})
+    assert objects(lab, "team") == set()
+    assert await launcher.releases() == ()
+
+
+async def test_what_others_own_stays_theirs(launcher: Launcher, lab: Lab) -> None:
+    lab.kubectl("create", "configmap", "own-launchers", "-n", "team")
+    with pytest.raises(Conflict, match="own-launchers"):
+        await launcher.launch(LaunchPlan("nccl-all-reduce", "own", "team", {}))
+    assert objects(lab, "team") == {"configmap/own-launchers"}
+    lab.kubectl("delete", "configmap", "own-launchers", "-n", "team")
+
+
+async def test_unsound_plans_never_reach_the_cluster(launcher: Launcher) -> None:
+    with pytest.raises(BadInput, match="GPUs must be 1, 2, 4 or a multiple of 8"):
+        await launcher.launch(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {"gpus": 12}))

@@ -1,0 +1,210 @@
+"""What values do to the objects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from console.errors import ConsoleError
+from console.helm import Helm
+from console.launch import Catalogue, Launcher
+from console.models.launch import LaunchPlan, Value
+
+CATALOGUE = Catalogue.load()
+Object = dict[str, Any]
+
+
+async def render(recipe: str = "nccl-all-reduce", name: str = "anna", /, **values: Value) -> dict[str, Object]:
+    manifests = await Launcher(CATALOGUE, Helm()).render(LaunchPlan(recipe, name, "team", values))
+    return {manifest.kind: yaml.safe_load(manifest.text) for manifest in manifests}
+
+
+async def jobset(recipe: str = "nccl-all-reduce", name: str = "anna", /, **values: Value) -> Object:
+    made = (await render(recipe, name, **values))["JobSet"]
+    assert isinstance(made, dict)
+    return made
+
+
+def job(made: Object) -> Object:
+    return made["spec"]["replicatedJobs"][0]["template"]["spec"]  # type: ignore[no-any-return]
+
+
+def pod(made: Object) -> Object:
+    return job(made)["template"]["spec"]  # type: ignore[no-any-return]
+
+
+def container(made: Object) -> Object:
+    return pod(made)["containers"][0]  # type: ignore[no-any-return]
+
+
+def annotations(made: Object) -> dict[str, str]:
+    return job(made)["template"]["metadata"]["annotations"]  # type: ignore[no-any-return]
+
+
+def environment(made: Object) -> dict[str, str]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(made)["env"]}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "pods", "each"), [(1, 1, 1), (2, 1, 2), (4, 1, 4), (8, 1, 8), (16, 2, 8), (32, 4, 8), (128, 16, 8)]
+)
+async def test_gpus_become_pods_of_eight(gpus: int, pods: int, each: int) -> None:
+    made = await jobset(gpus=gpus)
+    assert (job(made)["parallelism"], job(made)["completions"]) == (pods, pods)
+    assert container(made)["resources"] == {"limits": {"nvidia.com/gpu": each}}
+    variables = environment(made)
+    assert (variables["WORLD_SIZE"], variables["NNODES"], variables["GPUS_PER_NODE"]) == (
+        str(gpus),
+        str(pods),
+        str(each),
+    )
+
+
+@pytest.mark.parametrize("gpus", [0, 3, 6, 7, 9, 12, 20, -8])
+async def test_other_counts_are_refused(gpus: int) -> None:
+    with pytest.raises(ConsoleError, match="GPUs must be"):
+        await jobset(gpus=gpus)
+
+
+async def test_without_a_queue_kueue_is_not_asked() -> None:
+    made = await jobset(priorityClass="high", maxRunDuration=60)
+    assert not [label for label in made["metadata"]["labels"] if "kueue" in label]
+    assert not [name for name in annotations(made) if "kueue" in name]
+    assert job(made)["activeDeadlineSeconds"] == 60
+
+
+async def test_a_queue_brings_topology_priority_and_duration() -> None:
+    made = await jobset(queue="a4", priorityClass="high", maxRunDuration=60)
+    labels = made["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "a4"
+    assert labels["kueue.x-k8s.io/priority-class"] == "high"
+    assert labels["kueue.x-k8s.io/max-exec-time-seconds"] == "60"
+    # Kueue reads it off the JobSet; on the pods, where the recipes' charts put it, it does nothing.
+    assert made["metadata"]["annotations"] == {"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60"}
+    assert annotations(made)["kueue.x-k8s.io/podset-preferred-topology"] == "cloud.google.com/gce-topology-block"
+    assert "activeDeadlineSeconds" not in job(made)
+    none = await jobset(queue="a4", topology={"request": "none"})
+    assert not [name for name in annotations(none) if "topology" in name]
+
+
+async def test_every_object_carries_the_releases_labels() -> None:
+    objects = await render()
+    for made in [*objects.values(), objects["JobSet"]["spec"]["replicatedJobs"][0]["template"]]:
+        labels = made["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == "anna"
+        assert labels["a4.console/recipe"] == "nccl-all-reduce"
+
+
+async def test_interfaces_are_the_ten_of_a4() -> None:
+    asked = json.loads(annotations(await jobset())["networking.gke.io/interfaces"])
+    assert [entry["interfaceName"] for entry in asked] == [f"eth{number}" for number in range(10)]
+    assert [entry["network"] for entry in asked] == ["default", "gvnic-1", *(f"rdma-{number}" for number in range(8))]
+    names = [f"net-{number}" for number in range(10)]
+    other = json.loads(annotations(await jobset(network={"subnetworks": names}))["networking.gke.io/interfaces"])
+    assert [entry["network"] for entry in other] == names
+
+
+async def test_the_host_network_is_privileged_and_asks_for_no_interfaces() -> None:
+    made = await jobset(network={"hostNetwork": True})
+    assert pod(made)["hostNetwork"] is True
+    assert pod(made)["dnsPolicy"] == "ClusterFirstWithHostNet"
+    assert container(made)["securityContext"] == {"privileged": True}
+    assert not [name for name in annotations(made) if "networking" in name]
+    assert "securityContext" not in container(await jobset())
+
+
+async def test_without_gib_nothing_of_it_is_left() -> None:
+    made = await jobset(image="plain", network={"gib": {"enabled": False}})
+    assert "initContainers" not in pod(made)
+    assert "gib" not in json.dumps(made).lower()
+
+
+async def test_target_and_avoided_nodes_hold_together() -> None:
+    made = await jobset(placement={"targetNodes": ["a", "b"], "avoidNodes": ["c"]})
+    terms = pod(made)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [
+        {
+            "matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b"]},
+                {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]},
+            ]
+        }
+    ]
+
+
+async def test_environment_is_text_and_has_no_name_twice() -> None:
+    made = await jobset(
+        env={"A": "1", "B": "true", "HF_TOKEN": "plain", "NVTE_UB_SOCKET_IFNAME": None},
+        secrets={"HF_TOKEN": "hub/token"},
+    )
+    names = [entry["name"] for entry in container(made)["env"]]
+    assert len(names) == len(set(names))
+    variables = environment(made)
+    assert (variables["A"], variables["B"]) == ("1", "true")
+    assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert "NVTE_UB_SOCKET_IFNAME" not in variables
+
+
+async def test_nccl_sizes_reach_the_launcher_of_nccl_only() -> None:
+    made = environment(await jobset(recipe={"nccl": {"end": "8G", "warmup": 0}}))
+    assert [made[f"A4_NCCL_{name}"] for name in ("BEGIN", "END", "FACTOR", "ITERS", "WARMUP")] == [
+        "2M",
+        "8G",
+        "2",
+        "1",
+        "0",
+    ]
+    assert not [name for name in environment(await jobset("ddp-smoke")) if name.startswith("A4_NCCL")]
+
+
+async def test_names_follow_the_namespace_of_the_release() -> None:
+    variables = environment(await jobset())
+    assert variables["MASTER_ADDR"] == "anna-workload-0-0.anna.team.svc.cluster.local"
+    assert variables["DOMAIN_NAME"] == "anna.team.svc.cluster.local"
+
+
+async def test_nothing_is_mounted_that_was_not_named() -> None:
+    assert {mount["name"] for mount in container(await jobset())["volumeMounts"]} == {
+        "launchers", "ssh", "shm", "gib", "third-party",
+    }  # fmt: skip
+    made = await jobset(storage={"pvc": {"nfs.claim": "/mnt"}, "ssd": "/ssd"})
+    assert {"name": "pvc-nfs-claim", "persistentVolumeClaim": {"claimName": "nfs.claim"}} in pod(made)["volumes"]
+    assert {"name": "pvc-nfs-claim", "mountPath": "/mnt"} in container(made)["volumeMounts"]
+
+
+@pytest.mark.parametrize("name", ["true", "null", "on", "y"])
+async def test_words_of_yaml_stay_names(name: str) -> None:
+    objects = await render("nccl-all-reduce", name, queue="123", serviceAccount="1e3", image="null")
+    assert objects["JobSet"]["metadata"]["name"] == name
+    assert objects["JobSet"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "123"
+    assert pod(objects["JobSet"])["serviceAccountName"] == "1e3"
+    assert container(objects["JobSet"])["image"] == "null"
+    assert environment(objects["JobSet"])["JOB_ID"] == name
+
+
+async def test_a_recipe_gets_its_own_launchers_only() -> None:
+    data = (await render("ddp-smoke"))["ConfigMap"]["data"]
+    assert set(data) == {"run.sh", "prepare.sh", "steps.sh", "ddp-smoke.sh", "ddp-smoke.py"}
+
+
+async def test_rendering_twice_gives_the_same_but_for_the_keys() -> None:
+    """What was looked at is what is installed: no time and no random word in the objects."""
+    assert await render() == await render()
+
+
+async def test_two_releases_share_no_key() -> None:
+    helm = Helm()
+    values = CATALOGUE.chart_values(LaunchPlan("interactive", "anna", "team", {}))
+    texts = [
+        next(
+            text
+            for text in await helm.render(CATALOGUE.chart, values, name=name, namespace="team")
+            if "kind: Secret" in text
+        )
+        for name in ("anna", "ben")
+    ]
+    keys = [value for text in texts for value in yaml.safe_load(text)["data"].values()]
+    assert len(set(keys)) == 4

@@ -1,0 +1,96 @@
+"""values.schema.json is complete: whoever reads only it can build the form, check the values and explain them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from console import assets
+from console.launch import Catalogue
+from console.models.launch import merge
+from console.parsers.schema import leaves, parse_defaults
+
+CATALOGUE = Catalogue.load()
+SCHEMA = CATALOGUE.schema
+LEAVES = dict(leaves(SCHEMA))
+ANNOTATIONS = {
+    "x-group", "x-order", "x-advanced", "x-secret", "x-hidden",
+    "x-unit", "x-rule", "x-choices", "x-recipes", "x-options",
+}  # fmt: skip
+OFFERED = {
+    "localqueues", "nodes", "pvcs", "secrets", "serviceaccounts", "images", "topologylevels", "accelerators",
+    "priorityclasses",
+}  # fmt: skip
+
+
+def test_it_is_a_schema_of_draft_2020_12() -> None:
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_its_defaults_are_the_charts_values() -> None:
+    values = yaml.safe_load((assets.chart() / "values.yaml").read_text())
+    assert values.pop("launchers") == {}
+    assert parse_defaults(SCHEMA) == values
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_value_explains_itself(path: str) -> None:
+    part = LEAVES[path]
+    assert {"type", "title", "description", "default"} <= set(part)
+    assert len(part["description"]) > 20
+    assert part["description"].endswith((".", ")"))
+    assert {name for name in part if name.startswith("x-")} <= ANNOTATIONS
+    if "x-choices" in part:
+        assert part["x-choices"] in OFFERED
+    if not part.get("x-hidden"):
+        assert {"x-group", "x-order"} <= set(part)
+    if "pattern" in part:
+        assert part["x-rule"].startswith("must be "), "a pattern explains nothing: x-rule says what fits"
+        re.compile(part["pattern"])
+    if part["type"] in {"string", "integer"} and "enum" not in part:
+        assert part["examples"]
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_examples_and_defaults_fit(path: str) -> None:
+    part = LEAVES[path]
+    checker = Draft202012Validator(part)
+    for value in [part["default"], *part.get("examples", [])]:
+        if not (path == "ssh.publicKey" and "..." in str(value)):
+            checker.validate(value)
+
+
+def test_no_group_of_values_takes_what_it_does_not_know() -> None:
+    def open_groups(schema: dict[str, Any], path: str) -> list[str]:
+        found = [] if schema.get("additionalProperties") is False else [path]
+        for name, part in schema["properties"].items():
+            if "properties" in part:
+                found += open_groups(part, f"{path}.{name}")
+        return found
+
+    assert open_groups(dict(SCHEMA), "") == []
+
+
+def test_orders_are_unique() -> None:
+    orders = [part["x-order"] for part in LEAVES.values() if "x-order" in part]
+    assert len(orders) == len(set(orders))
+
+
+@pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
+def test_a_recipes_defaults_fit_but_for_what_a_person_must_give(recipe: str) -> None:
+    Draft202012Validator(SCHEMA).validate(merge(CATALOGUE.defaults(recipe), {}))
+
+
+def test_names_the_chart_sets_are_those_that_env_refuses() -> None:
+    """The list in the schema and the names in the template are one list in two places."""
+    template = (assets.chart() / "templates" / "_env.tpl").read_text()
+    fixed = template.partition('define "a4.fixedEnv"')[2]
+    written = set(re.findall(r"^([A-Z][A-Z0-9_]+):", fixed, re.MULTILINE))
+    written |= set(re.findall(r"^- name: ([A-Z][A-Z0-9_]+)$", template, re.MULTILINE))
+    for path in ("env", "secrets"):
+        assert set(LEAVES[path]["propertyNames"]["not"]["enum"]) == written
