@@ -32,7 +32,8 @@ _TABLES = {
     "EventSource": "1 component, 2 host",
     "Preconditions": "1 uid, 2 resourceVersion",
     "DeleteOptions": (
-        "1 gracePeriodSeconds int, 2 preconditions Preconditions, 3 orphanDependents bool, 4 propagationPolicy, 5 dryRun []"
+        "1 gracePeriodSeconds int, 2 preconditions Preconditions, 3 orphanDependents bool, "
+        "4 propagationPolicy, 5 dryRun []"
     ),
     "ConfigMap": "1 metadata ObjectMeta, 2 data map, 3 binaryData bytesmap, 4 immutable bool",
     "Secret": "1 metadata ObjectMeta, 2 data bytesmap, 3 type, 4 stringData map, 5 immutable bool",
