@@ -31,6 +31,13 @@ _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
 
 
+def launchable() -> tuple[Recipe, ...]:
+    """What can be launched; asks no cluster."""
+    from console.launch import Catalogue
+
+    return Catalogue.load().recipes()
+
+
 class Session(WatchedCluster):
     """A cluster: its latest picture, and what can be done to it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from console.errors import BadInput, NotFound
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
 from console.models.ranks import ranks
+from console.session import launchable
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from console.models.fleet import Fleet
     from console.models.job import JobSet
+    from console.models.launch import Recipe
     from console.models.pod import Pod
     from console.session import Session
     from screens.cli.options import Options
@@ -28,9 +29,7 @@ JOB_KINDS = ("jobsets", "jobs", "pods")
 
 async def recipes(options: Options) -> int:
     """Print what can be launched; needs no cluster."""
-    from console.session import recipes as known
-
-    found = known()
+    found = launchable()
     if options.json:
         say_json(found)
         return 0
@@ -64,13 +63,21 @@ async def launch(options: Options) -> int:
 
 def make_plan(session: Session, options: Options) -> LaunchPlan:
     """The launch that the options describe."""
-    recipe = session.recipe(options.recipe)
+    recipe = find_recipe(session.recipes(), options.recipe)
     return LaunchPlan(
         recipe=recipe.id,
-        name=options.name or session.suggest_name(recipe.id, getpass.getuser()),
+        name=options.name or session.suggest_name(recipe.id),
         namespace=session.namespace,
         values=session.set_values(recipe.id, options.set),
     )
+
+
+def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
+    """The recipe of that name or of that number in the documents (W03); BadInput names those there are."""
+    for each in known:
+        if word.lower() in {each.id, each.code.lower()}:
+            return each
+    raise BadInput(f"There is no recipe {word}.", f"There are: {', '.join(each.id for each in known)}.")
 
 
 async def print_manifests(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.models.why_job import why_jobset
+from console.models.workload import WorkloadState
 
 from console.models.capacity import capacity
-from console.models.order import order
-from console.models.pools import by_place, pool_name, pools
+from console.models.order import cluster_queue_name, queue_order
+from console.models.pools import pools
 from console.models.queue import GPU
 from console.models.ranks import ranks
-from console.models.why import name_of, why
+from console.models.why import why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.models.fleet import Fleet
     from console.models.queue import ClusterQueue
+    from console.models.workload import Workload
     from screens.cli.columns import Row
 
 
@@ -31,16 +33,16 @@ def pool_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
             "accelerator": pool.accelerator,
             "provisioning": pool.provisioning,
             "reservation": pool.reservation,
-            "nodes": len(pool.nodes),
-            "ready": pool.ready,
-            "gpus": pool.gpus,
-            "used": pool.used,
-            "free": pool.free,
-            "free_slots": pool.free_slots,
-            "free_large_slots": pool.free_large_slots,
-            "faulty": [node.name for node in pool.faulty],
-            "cordoned": [node.name for node in pool.cordoned],
-            "maintenance": [node.name for node in pool.maintained],
+            "nodes": pool.nodes_total,
+            "ready": pool.nodes_ready,
+            "gpus": pool.gpus_total,
+            "used": pool.gpus_used,
+            "free": pool.gpus_free,
+            "free_slots": pool.slots8,
+            "free_large_slots": pool.slots64,
+            "faulty": sorted({node for node, _ in pool.faults}),
+            "cordoned": [node.name for node in pool.nodes if node.cordoned],
+            "maintenance": [each.node for each in pool.maintenance],
         }
         for pool in pools(fleet)
     ]
@@ -48,7 +50,7 @@ def pool_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
 
 def node_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
     """One row per node, neighbours in the network together."""
-    every = sorted(fleet.nodes.values(), key=lambda node: (pool_name(node), by_place(node)))
+    every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
     return [
         {
             "name": node.name,
@@ -122,37 +124,40 @@ def _stopped(policy: str, inactive: str) -> str | None:
 
 
 def workload_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
-    """One row per unfinished workload, in queue order."""
-    found = []
-    for queued in order(fleet):
-        workload = queued.workload
-        if namespace is not None and workload.namespace != namespace:
-            continue
-        reason = why(workload, fleet)
-        found.append(
-            {
-                "cluster_queue": queued.cluster_queue,
-                "position": queued.position,
-                "namespace": workload.namespace,
-                "job": name_of(workload),
-                "name": workload.name,
-                "queue": workload.queue,
-                "state": workload.state,
-                "gpus": workload.total(GPU),
-                "priority": workload.priority,
-                "priority_class": workload.priority_class,
-                "queued_since": workload.queued_since or None,
-                "category": reason.category,
-                "why": reason.sentence,
-                "short_by": reason.short_by,
-                "holders": reason.holders,
-                "unblocks": reason.unblocks,
-                "ahead": reason.ahead,
-                "kueue_says": reason.api_text,
-                "evictions": dict(workload.evictions),
-            }
-        )
-    return found
+    """One row per unfinished workload, by ClusterQueue: those that wait in Kueue's order, then the others."""
+    found: list[Row] = []
+    for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
+        queue = queue_order(fleet, name)
+        found += [_workload_row(each.workload, name, each.position, fleet) for each in queue.pending]
+        found += [_workload_row(each, name, 0, fleet) for each in queue.running]
+    switched_off = (each for each in fleet.workloads.values() if each.state is WorkloadState.DEACTIVATED)
+    found += [_workload_row(each, cluster_queue_name(each, fleet), 0, fleet) for each in switched_off]
+    return [row for row in found if namespace is None or row["namespace"] == namespace]
+
+
+def _workload_row(workload: Workload, queue: str, position: int, fleet: Fleet) -> Row:
+    reason = why(workload, fleet)
+    return {
+        "cluster_queue": queue,
+        "position": position,
+        "namespace": workload.namespace,
+        "job": workload.owner_name or workload.name,
+        "name": workload.name,
+        "queue": workload.queue,
+        "state": workload.state,
+        "gpus": workload.total(GPU),
+        "priority": workload.priority,
+        "priority_class": workload.priority_class,
+        "queued_since": workload.queued_since or None,
+        "category": reason.category,
+        "why": reason.sentence,
+        "short_by": reason.short_by,
+        "holders": reason.holders,
+        "unblocks": reason.unblocks,
+        "ahead": reason.ahead,
+        "kueue_says": reason.api_text,
+        "evictions": dict(workload.evictions),
+    }
 
 
 def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
@@ -174,7 +179,7 @@ def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
                 "ranks": [
                     {
                         "rank": rank.number,
-                        "group": rank.group,
+                        "group": rank.replicated_job,
                         "pod": rank.pod.name if rank.pod else None,
                         "node": rank.pod.node if rank.pod else None,
                         "phase": rank.pod.phase if rank.pod else None,
