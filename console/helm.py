@@ -64,15 +64,14 @@ class Helm:
 
         return await _in_thread(work, f"The chart could not be rendered for {name}")
 
-    async def dry_run(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
-        """The YAML of every object after the API server, with all its admission webhooks, has accepted each."""
+    async def require_free(self, *, name: str, namespace: str) -> None:
+        """Raise Conflict when a release of that name exists, in whatever state."""
 
-        def work() -> tuple[str, ...]:
+        def work() -> None:
             with self._config(namespace) as config:
-                release = config.install(chart, name, dict(values), namespace=namespace, dry_run="server")
-            return _documents(str(release["manifest"]))
+                _refuse_taken(config, name, namespace)
 
-        return await _in_thread(work, f"The cluster would not accept {name}")
+        await _in_thread(work, f"Whether the name {name} is free could not be found out")
 
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from console.cluster.client import Client
+
 CHART = "a4"
 LONGEST_NAME = 43
 """Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
@@ -113,22 +115,25 @@ class Launcher:
 
     catalogue: Catalogue
     helm: Helm
+    client: Client
+    """The same cluster, for what Helm does not do: asking whether objects would be accepted."""
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects the plan would make; the cluster is not asked."""
-        self.catalogue.require_sound(plan)
-        texts = await self.helm.render(
-            self.catalogue.chart, self.catalogue.chart_values(plan), name=plan.name, namespace=plan.namespace
-        )
-        manifests = [Manifest(*kind_and_name(text), text=_masked(text)) for text in texts]
+        manifests = [Manifest(*kind_and_name(text), text=_masked(text)) for text in await self._rendered(plan)]
         return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
 
     async def check(self, plan: LaunchPlan) -> None:
-        """Let the API server and its webhooks judge every object, without making one."""
+        """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
+        from console.cluster.trial import try_out
+
+        await self.helm.require_free(name=plan.name, namespace=plan.namespace)
+        await try_out(self.client, plan.namespace, await self._rendered(plan))
+
+    async def _rendered(self, plan: LaunchPlan) -> tuple[str, ...]:
         self.catalogue.require_sound(plan)
-        await self.helm.dry_run(
-            self.catalogue.chart, self.catalogue.chart_values(plan), name=plan.name, namespace=plan.namespace
-        )
+        values = self.catalogue.chart_values(plan)
+        return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
 
     async def launch(self, plan: LaunchPlan) -> str:
         """Check the plan, install it, and give the JobSet's name; a failed install leaves nothing."""

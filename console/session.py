@@ -123,7 +123,7 @@ class Session(WatchedCluster):
         from console.helm import Helm
         from console.launch import Launcher
 
-        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context))
+        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self._connected.client)
 
     def recipes(self) -> tuple[Recipe, ...]:
         """What can be launched."""

@@ -1,8 +1,22 @@
-"""The launches whose manifests are kept in golden/, one file each."""
+"""The launches whose manifests are kept in golden/, one file each, and a launcher without a cluster to render them."""
 
 from __future__ import annotations
 
+from console.cluster.client import Client
+from console.cluster.kubeconfig import Cluster, Target, User
+from console.cluster.login import Login
+from console.helm import Helm
+from console.launch import Catalogue, Launcher
 from console.models.launch import LaunchPlan
+
+CATALOGUE = Catalogue.load()
+
+
+def offline() -> Launcher:
+    """Renders; whatever it would ask a cluster fails."""
+    nowhere = Target("none", "none", "none", "default", Cluster(server="https://127.0.0.1:9"), User())
+    return Launcher(CATALOGUE, Helm(), Client(Login(nowhere)))
+
 
 PLANS = {
     "nccl-all-reduce": LaunchPlan("nccl-all-reduce", "anna-nccl-test", "team", {"queue": "a4"}),

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
+from console.cluster.connection import Connection, load
+from console.errors import BadInput, Conflict, NotFound, Refused, ReleaseFailed
 from console.helm import Helm
-from console.launch import Catalogue, Launcher
-from console.models.launch import LaunchPlan
-from tests.chart.plans import PLANS
+from console.launch import Launcher
+from console.models.launch import LaunchPlan, Value
+from tests.chart.plans import CATALOGUE, PLANS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.lab.control_plane import Lab
 
 pytestmark = pytest.mark.lab
-CATALOGUE = Catalogue.load()
 KINDS = "jobsets,jobs,pods,services,configmaps,secrets,workloads"
 LIMIT = 30.0
 """Seconds for the garbage collector to remove what a JobSet owned."""
@@ -34,8 +34,10 @@ def team(lab: Lab) -> Iterator[str]:
 
 
 @pytest.fixture
-def launcher(lab: Lab, team: str) -> Launcher:
-    return Launcher(CATALOGUE, Helm(lab.kubeconfig))
+async def launcher(lab: Lab, team: str) -> AsyncIterator[Launcher]:
+    connection = Connection(load(lab.kubeconfig).target())
+    yield Launcher(CATALOGUE, Helm(lab.kubeconfig), connection.client)
+    await connection.close()
 
 
 def objects(lab: Lab, namespace: str) -> set[str]:
@@ -44,7 +46,7 @@ def objects(lab: Lab, namespace: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-async def test_a_dry_run_is_accepted_and_makes_nothing(launcher: Launcher, lab: Lab, name: str) -> None:
+async def test_a_trial_is_accepted_and_makes_nothing(launcher: Launcher, lab: Lab, name: str) -> None:
     await launcher.check(PLANS[name])
     assert objects(lab, "team") == set()
 
@@ -83,13 +85,29 @@ async def test_a_namespace_that_is_missing_is_named(launcher: Launcher) -> None:
         await launcher.check(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {}))
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"queue": "a4", "topology": {"level": f"cloud.google.com/{'x' * 70}"}}, "podset-preferred-topology"),
+        ({"placement": {"tolerations": [{"operator": "Exists", "key": "no key!"}]}}, "tolerations"),
+        ({"placement": {"tolerations": [{"operator": "Exists", "key": "k", "value": "v"}]}}, "tolerations"),
+    ],
+)
+async def test_what_only_the_server_knows_is_said_before_the_launch(
+    launcher: Launcher, lab: Lab, values: dict[str, Value], words: str
+) -> None:
+    """The JobSet's webhooks judge the JobSet, the API server the Job it would make."""
+    with pytest.raises(Refused, match=words):
+        await launcher.launch(LaunchPlan("nccl-all-reduce", "anna", "team", values))
+    assert objects(lab, "team") == set()
+
+
 async def test_a_failed_install_leaves_nothing(launcher: Launcher, lab: Lab) -> None:
-    """The Secret and the ConfigMap are made before the API server refuses the JobSet."""
-    plan = LaunchPlan("nccl-all-reduce", "a", "team", {})
-    values = CATALOGUE.chart_values(plan)
-    values["placement"] = {"tolerations": [{"operator": "Exists", "key": "not a key!"}]}
-    with pytest.raises(ReleaseFailed, match="could not be installed"):
-        await launcher.helm.install(CATALOGUE.chart, values, name="a", namespace="team", labels={})
+    """The Secret and the ConfigMap are made before the webhook refuses the JobSet."""
+    level: dict[str, Value] = {"queue": "a4", "topology": {"level": f"cloud.google.com/{'x' * 70}"}}
+    values = CATALOGUE.chart_values(LaunchPlan("nccl-all-reduce", "anna", "team", level))
+    with pytest.raises(ReleaseFailed, match="anna could not be installed"):
+        await launcher.helm.install(CATALOGUE.chart, values, name="anna", namespace="team", labels={})
     assert objects(lab, "team") == set()
     assert await launcher.releases() == ()
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import helm_python
 import pytest
 
-from console.launch import Catalogue
-from tests.chart.plans import PLANS
+from tests.chart.plans import CATALOGUE, PLANS
 
-CATALOGUE = Catalogue.load()
 WARNING = 2
 
 

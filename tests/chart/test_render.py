@@ -10,15 +10,15 @@ import yaml
 
 from console.errors import ConsoleError
 from console.helm import Helm
-from console.launch import Catalogue, Launcher
 from console.models.launch import LaunchPlan, Value
+from tests.chart.plans import CATALOGUE, offline
 
-CATALOGUE = Catalogue.load()
 Object = dict[str, Any]
 
 
-async def render(recipe: str = "nccl-all-reduce", name: str = "anna", /, **values: Value) -> dict[str, Object]:
-    manifests = await Launcher(CATALOGUE, Helm()).render(LaunchPlan(recipe, name, "team", values))
+async def render(recipe: str = "nccl-all-reduce", name: str = "anna", /, **values: Value) -> dict[str, Any]:
+    """Objects by kind, as data."""
+    manifests = await offline().render(LaunchPlan(recipe, name, "team", values))
     return {manifest.kind: yaml.safe_load(manifest.text) for manifest in manifests}
 
 
@@ -40,11 +40,11 @@ def container(made: Object) -> Object:
     return pod(made)["containers"][0]  # type: ignore[no-any-return]
 
 
-def annotations(made: Object) -> dict[str, str]:
+def pod_annotations(made: Object) -> dict[str, str]:
     return job(made)["template"]["metadata"]["annotations"]  # type: ignore[no-any-return]
 
 
-def environment(made: Object) -> dict[str, str]:
+def environment(made: Object) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(made)["env"]}
 
 
@@ -72,7 +72,7 @@ async def test_other_counts_are_refused(gpus: int) -> None:
 async def test_without_a_queue_kueue_is_not_asked() -> None:
     made = await jobset(priorityClass="high", maxRunDuration=60)
     assert not [label for label in made["metadata"]["labels"] if "kueue" in label]
-    assert not [name for name in annotations(made) if "kueue" in name]
+    assert not [name for name in pod_annotations(made) if "kueue" in name]
     assert job(made)["activeDeadlineSeconds"] == 60
 
 
@@ -84,10 +84,10 @@ async def test_a_queue_brings_topology_priority_and_duration() -> None:
     assert labels["kueue.x-k8s.io/max-exec-time-seconds"] == "60"
     # Kueue reads it off the JobSet; on the pods, where the recipes' charts put it, it does nothing.
     assert made["metadata"]["annotations"] == {"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60"}
-    assert annotations(made)["kueue.x-k8s.io/podset-preferred-topology"] == "cloud.google.com/gce-topology-block"
+    assert pod_annotations(made)["kueue.x-k8s.io/podset-preferred-topology"] == "cloud.google.com/gce-topology-block"
     assert "activeDeadlineSeconds" not in job(made)
     none = await jobset(queue="a4", topology={"request": "none"})
-    assert not [name for name in annotations(none) if "topology" in name]
+    assert not [name for name in pod_annotations(none) if "topology" in name]
 
 
 async def test_every_object_carries_the_releases_labels() -> None:
@@ -99,11 +99,11 @@ async def test_every_object_carries_the_releases_labels() -> None:
 
 
 async def test_interfaces_are_the_ten_of_a4() -> None:
-    asked = json.loads(annotations(await jobset())["networking.gke.io/interfaces"])
+    asked = json.loads(pod_annotations(await jobset())["networking.gke.io/interfaces"])
     assert [entry["interfaceName"] for entry in asked] == [f"eth{number}" for number in range(10)]
     assert [entry["network"] for entry in asked] == ["default", "gvnic-1", *(f"rdma-{number}" for number in range(8))]
     names = [f"net-{number}" for number in range(10)]
-    other = json.loads(annotations(await jobset(network={"subnetworks": names}))["networking.gke.io/interfaces"])
+    other = json.loads(pod_annotations(await jobset(network={"subnetworks": names}))["networking.gke.io/interfaces"])
     assert [entry["network"] for entry in other] == names
 
 
@@ -112,7 +112,7 @@ async def test_the_host_network_is_privileged_and_asks_for_no_interfaces() -> No
     assert pod(made)["hostNetwork"] is True
     assert pod(made)["dnsPolicy"] == "ClusterFirstWithHostNet"
     assert container(made)["securityContext"] == {"privileged": True}
-    assert not [name for name in annotations(made) if "networking" in name]
+    assert not [name for name in pod_annotations(made) if "networking" in name]
     assert "securityContext" not in container(await jobset())
 
 

@@ -1,0 +1,61 @@
+"""A trial of objects before they are made: the API server, with every admission webhook, judges each and keeps none.
+
+Helm's own server dry run does not send a new release's objects to the server, so it cannot do this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from console.errors import NotAllowed, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.cluster.client import Client
+
+Object = dict[str, Any]
+_TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+async def try_out(client: Client, namespace: str, manifests: Sequence[str]) -> None:
+    """Let the server judge YAML objects as new ones of a namespace; raises what it says of the first it refuses."""
+    import yaml
+
+    for manifest in manifests:
+        try:
+            made = yaml.safe_load(manifest)
+        except yaml.YAMLError as error:
+            raise Unreadable(f"A rendered object is not YAML: {error}.") from error
+        await _create(client, namespace, made)
+        if made["kind"] == "JobSet":
+            await _try_jobs(client, namespace, made)
+
+
+async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:
+    """The Jobs a JobSet makes: its webhook does not look into the pods' templates, and what is wrong there would show
+    as an event after the launch only. An account that may make JobSets but no Jobs is not stopped by this.
+    """
+    for group in jobset["spec"]["replicatedJobs"]:
+        name = f"{jobset['metadata']['name']}-{group['name']}-0"
+        metadata = {**group["template"].get("metadata", {}), "name": name, "namespace": namespace}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": group["template"]["spec"]}
+        try:
+            await _create(client, namespace, job)
+        except NotAllowed:
+            return
+
+
+async def _create(client: Client, namespace: str, made: Object) -> None:
+    kind, name, version = made["kind"], made["metadata"]["name"], made["apiVersion"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    await client.request(
+        "POST",
+        f"{root}/namespaces/{quote(namespace, safe='')}/{kind.lower()}s",
+        doing=f"create {kind} {name}",
+        params=_TRIAL,
+        body=msgspec.json.encode(made),
+    )
