@@ -1,62 +1,77 @@
-"""The practice cluster in a process of its own, so that its work never delays a frame of the console.
-
-The child ends when its standard input closes, which happens by itself when the parent ends in whatever way.
-"""
+"""Starts a practice cluster in a process of its own and ends it: for the console, whose frames it must not disturb."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
-from console.errors import Unreachable
+from console.errors import ConsoleError
 
-SECONDS_TO_STOP = 5.0
+_STOP_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class PracticeProcess:
-    """A practice cluster that is starting, or serves."""
+    """A practice cluster that starts, runs or has ended; it ends by itself when this process does, however that ends.
 
-    child: subprocess.Popen[str]
-    _kubeconfig: Path | None = None
+    It watches its standard input: a pipe that only this process holds open.
+    """
+
+    process: subprocess.Popen[str]
+    _ready: Path | None = field(default=None, repr=False)
 
     @classmethod
-    def start(cls, *, speed: float = 1.0, seed: int = 0) -> Self:
-        """Start it and return at once: `kubeconfig` waits until it serves."""
-        argv = [sys.executable, "-m", "console.practice", "--parent-pipe", f"--speed={speed}", f"--seed={seed}"]
-        root = str(Path(__file__).resolve().parents[2])
-        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                 cwd=root, start_new_session=True)  # fmt: skip
-        return cls(child)
+    def start(cls, *, speed: float = 1.0, seed: int = 0) -> PracticeProcess:
+        """Start one and return at once, while it still starts."""
+        command = [
+            sys.executable,
+            "-m",
+            "console.practice",
+            "--parent-pipe",
+            "--speed",
+            str(speed),
+            "--seed",
+            str(seed),
+        ]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return cls(process)
 
     def kubeconfig(self) -> Path:
-        """Its kubeconfig; blocks until the cluster serves."""
-        if self._kubeconfig is None:
-            assert self.child.stdout is not None
-            line = self.child.stdout.readline()
+        """Wait until it is ready; return its kubeconfig. ConsoleError when it could not start."""
+        if self._ready is None:
+            line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
-                raise Unreachable(f"The practice cluster did not start: {self._last_words()}", "Try again: a4 --demo")
-            self._kubeconfig = Path(json.loads(line)["kubeconfig"])
-        return self._kubeconfig
-
-    def _last_words(self) -> str:
-        assert self.child.stderr is not None
-        lines = self.child.stderr.read().strip().splitlines()
-        return lines[-1] if lines else f"it ended with code {self.child.wait()}"
+                code = self.process.wait()
+                raise ConsoleError(
+                    f"The practice cluster could not start: its process ended with exit code {code}.",
+                    "Run `a4 practice` to see what it says.",
+                )
+            self._ready = Path(json.loads(line)["kubeconfig"])
+        return self._ready
 
     def stop(self) -> None:
-        """End it and wait until it has tidied up."""
-        assert self.child.stdin is not None
-        self.child.stdin.close()
+        """End it and wait until it has cleaned up."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         try:
-            self.child.wait(SECONDS_TO_STOP)
+            self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait()
-        for stream in (self.child.stdout, self.child.stderr):
-            if stream is not None:
-                stream.close()
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+async def start_practice(*, speed: float = 1.0, seed: int = 0) -> PracticeProcess:
+    """Start a practice cluster and return it when it is ready."""
+    practice = PracticeProcess.start(speed=speed, seed=seed)
+    try:
+        await asyncio.to_thread(practice.kubeconfig)
+    except BaseException:
+        practice.stop()
+        raise
+    return practice

@@ -17,9 +17,11 @@ from console.practice.lifecycle import (
     check_preconditions,
     copy_of,
     grace_of,
+    is_held,
     keep_identity,
     may_go,
     only_status,
+    tidy,
     timestamp,
     wish,
     without_status,
@@ -52,7 +54,7 @@ class Storage:
         self._random = random.Random(seed)
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._sorted: dict[Resource, list[Key]] = {}
-        self._history = History(window)
+        self._history = History(window, _FIRST_VERSION)
         self._listeners: list[Listener] = []
         self._undelivered: deque[Event] = deque()
         self._delivering = False
@@ -120,6 +122,7 @@ class Storage:
         """
         obj = copy_of(obj)
         meta = obj.setdefault("metadata", {})
+        tidy(meta)
         self._name(meta)
         if resource.namespaced:
             meta["namespace"] = meta.get("namespace") or "default"
@@ -130,6 +133,9 @@ class Storage:
             obj.pop("status", None)
         if resource is PODS:
             obj.setdefault("status", {}).setdefault("phase", "Pending")
+        if resource is NAMESPACES:
+            obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+            obj.setdefault("status", {}).setdefault("phase", "Active")
         meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         for admit in self.admission:
             obj = admit("CREATE", resource, obj, None)
@@ -162,6 +168,7 @@ class Storage:
             raise conflict(resource, before["name"], why)
         new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
         keep_identity(resource, new, old)
+        tidy(new["metadata"])
         if not subresource:
             for admit in self.admission:
                 new = admit("UPDATE", resource, new, old)
@@ -217,7 +224,7 @@ class Storage:
         finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
         if finalizer and finalizer not in meta.get("finalizers", ()):
             meta.setdefault("finalizers", []).append(finalizer)
-        if not grace and not meta.get("finalizers"):
+        if not grace and not is_held(draft):
             return self._drop(resource, draft)
         running = meta.get("deletionGracePeriodSeconds")
         if running is not None and running <= grace:
@@ -226,6 +233,8 @@ class Storage:
         meta["deletionGracePeriodSeconds"] = grace
         if resource.generation and running is None:
             meta["generation"] = meta.get("generation", 0) + 1
+        if resource is NAMESPACES:
+            draft["status"]["phase"] = "Terminating"
         return self._put("MODIFIED", resource, draft, old)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:

@@ -1,0 +1,77 @@
+"""Field errors in the words of the API machinery."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from console.practice.refusal import Cause
+
+IMMUTABLE = "field is immutable"
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """A value that is wrong: ``Invalid value: "x": detail``."""
+    shown = value if isinstance(value, str) else _go(value)
+    text = json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown
+    return Cause(path, f"Invalid value: {text}: {detail}", "FieldValueInvalid")
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """A value that is missing."""
+    return Cause(path, "Required value" + (f": {detail}" if detail else ""), "FieldValueRequired")
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """A value that may not be set."""
+    return Cause(path, f"Forbidden: {detail}", "FieldValueForbidden")
+
+
+def unsupported(path: str, value: str, allowed: list[str]) -> Cause:
+    """A value that is not one of the allowed."""
+    listed = ", ".join(f'"{item}"' for item in allowed)
+    return Cause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
+
+
+def internal(text: str) -> Cause:
+    """An error without a field, as webhooks wrap plain ones."""
+    return Cause("<nil>", f"Internal error: {text}", "InternalError")
+
+
+def label_faults(value: str) -> list[str]:
+    """Return why a value is no RFC 1035 label."""
+    faults = []
+    if len(value) > 63:
+        faults.append("must be no more than 63 characters")
+    if not _LABEL.fullmatch(value):
+        faults.append(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+            "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+        )
+    return faults
+
+
+def subdomain_faults(value: str) -> list[str]:
+    """Return why a value is no RFC 1123 subdomain."""
+    faults = []
+    if len(value) > 253:
+        faults.append("must be no more than 253 characters")
+    if not _SUBDOMAIN.fullmatch(value):
+        faults.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        )
+    return faults
+
+
+def _go(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, (dict, list)) else str(value)

@@ -1,0 +1,158 @@
+"""Pods and pod templates: the defaults of the API server, priority, tolerations, and what a pod may not be without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from console.practice.admission.fields import invalid, required, unsupported
+from console.practice.clock import stamp
+from console.practice.refusal import Object, forbidden
+from console.practice.resources import PODS, PRIORITYCLASSES
+
+if TYPE_CHECKING:
+    from console.practice.clock import Clock
+    from console.practice.refusal import Cause
+    from console.practice.storage import Storage
+
+_WAIT_SECONDS = 300
+_EXTENDED = "nvidia.com/gpu"
+
+
+def default_spec(spec: Object) -> None:
+    """Fill in what the API server fills in, for pods and for pod templates."""
+    for name, value in (
+        ("restartPolicy", "Always"),
+        ("dnsPolicy", "ClusterFirst"),
+        ("schedulerName", "default-scheduler"),
+        ("terminationGracePeriodSeconds", 30),
+    ):
+        spec.setdefault(name, value)
+    spec.setdefault("securityContext", {})
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        _default_container(container)
+    for volume in spec.get("volumes") or ():
+        for kind in ("configMap", "secret"):
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", 420)
+
+
+def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
+    """Fill in what only a pod has: priority, tolerations, its scheduling gates' condition, its class of service."""
+    spec = pod["spec"]
+    default_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    _set_priority(pod, storage)
+    if any(_EXTENDED in _asked(container) for container in spec["containers"]):
+        _tolerate(spec, {"key": _EXTENDED, "operator": "Exists"}, any_effect=True)
+    for key in ("not-ready", "unreachable"):
+        toleration = {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+        _tolerate(spec, {**toleration, "tolerationSeconds": _WAIT_SECONDS})
+    status = pod.setdefault("status", {})
+    status["qosClass"] = _class_of_service(spec)
+    if spec.get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": stamp(clock.now()),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        status["conditions"] = [gated]
+
+
+def pod_faults(spec: Object, path: str) -> list[Cause]:
+    """Return what is wrong with a pod spec."""
+    faults: list[Cause] = []
+    containers = spec.get("containers") or []
+    if not containers:
+        faults.append(required(f"{path}.containers"))
+    for kind in ("initContainers", "containers"):
+        for at, container in enumerate(spec.get(kind) or ()):
+            faults += _container_faults(container, f"{path}.{kind}[{at}]")
+    policy = spec.get("restartPolicy")
+    if policy not in (None, "Always", "OnFailure", "Never"):
+        faults.append(unsupported(f"{path}.restartPolicy", str(policy), ["Always", "OnFailure", "Never"]))
+    return faults
+
+
+def _default_container(container: Object) -> None:
+    image = str(container.get("image", ""))
+    tag = image.rpartition("/")[2].partition(":")[2]
+    latest = tag in ("", "latest") and "@" not in image
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    resources = container.setdefault("resources", {})
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference:
+            reference.setdefault("apiVersion", "v1")
+
+
+def _container_faults(container: Object, path: str) -> list[Cause]:
+    faults: list[Cause] = []
+    if not container.get("name"):
+        faults.append(required(f"{path}.name"))
+    if not container.get("image"):
+        faults.append(required(f"{path}.image"))
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for name, wanted in requests.items():
+        if "/" in name and str(limits.get(name)) != str(wanted):
+            if name not in limits:
+                faults.append(
+                    required(f"{path}.resources.limits", "Limit must be set for non overcommitable resources")
+                )
+            else:
+                text = f"must be equal to {name} limit of {limits[name]}"
+                faults.append(invalid(f"{path}.resources.requests", str(wanted), text))
+    return faults
+
+
+def _asked(container: Object) -> dict[str, Any]:
+    return (container.get("resources") or {}).get("requests") or {}
+
+
+def _set_priority(pod: Object, storage: Storage) -> None:
+    spec = pod["spec"]
+    name = spec.get("priorityClassName")
+    if not name:
+        chosen = next((item for item in storage.list(PRIORITYCLASSES) if item.get("globalDefault")), None)
+    else:
+        chosen = storage.find(PRIORITYCLASSES, "", name)
+        if chosen is None and not name.startswith("system-"):
+            why = f"no PriorityClass with name {name} was found"
+            raise forbidden(PODS, pod["metadata"].get("name", ""), why)
+    if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec["priority"] = int(chosen["value"]) if chosen is not None else 0
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _tolerate(spec: Object, toleration: Object, *, any_effect: bool = False) -> None:
+    there = spec.setdefault("tolerations", [])
+    for found in there:
+        same = found.get("key") == toleration["key"]
+        if same and (any_effect or found.get("effect", toleration.get("effect")) == toleration.get("effect")):
+            return
+    there.append(toleration)
+
+
+def _class_of_service(spec: Object) -> str:
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    asked = [container.get("resources") or {} for container in containers]
+    if all(_guaranteed(item.get("limits") or {}, item.get("requests") or {}) for item in asked):
+        return "Guaranteed"
+    used = [item.get(side) or {} for item in asked for side in ("requests", "limits")]
+    return "Burstable" if any("cpu" in side or "memory" in side for side in used) else "BestEffort"
+
+
+def _guaranteed(limits: Object, requests: Object) -> bool:
+    return all(limits.get(key) and limits[key] == requests.get(key) for key in ("cpu", "memory"))

@@ -1,0 +1,119 @@
+"""The practice cluster's time: the wall clock, with a past that can be played through before it goes live."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(order=True, slots=True)
+class Timer:
+    """A call that waits for its moment; ``cancel`` makes it never come."""
+
+    due: float
+    """Epoch seconds of practice time."""
+    sequence: int
+    call: Callable[[], None] = field(compare=False)
+    handle: asyncio.Handle | None = field(default=None, compare=False)
+    cancelled: bool = field(default=False, compare=False)
+
+    def cancel(self) -> None:
+        """Let the call never happen."""
+        self.cancelled = True
+        if self.handle is not None:
+            self.handle.cancel()
+
+
+class Clock:
+    """Practice time. It equals wall time once live, so that ages are right; ``speed`` only shortens what is waited for.
+
+    Before ``go_live`` it stands in the past (``start``) and moves only through ``play_until``, from timer to timer.
+    """
+
+    def __init__(self, speed: float = 1.0, *, start: float | None = None) -> None:
+        self.speed = speed
+        self._past = start
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timers: list[Timer] = []
+        self._sequence = 0
+        self.live_from = time.time()
+        """When the past ends: events that would have expired by then need not be recorded."""
+
+    def now(self) -> float:
+        """Return epoch seconds."""
+        return time.time() if self._past is None else self._past
+
+    @property
+    def live(self) -> bool:
+        """Whether time runs by itself."""
+        return self._past is None
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        """Call ``call`` once, ``seconds`` of practice time from now."""
+        self._sequence += 1
+        timer = Timer(self.now() + max(seconds, 0.0), self._sequence, call)
+        if self._past is None and self._loop is not None:
+            self._set_alarm(timer, seconds)
+        else:
+            heapq.heappush(self._timers, timer)
+        return timer
+
+    def at(self, moment: float, call: Callable[[], None]) -> Timer:
+        """Call ``call`` once at ``moment`` (epoch seconds), or at once when that has passed."""
+        return self.after(moment - self.now(), call)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call ``call`` after what is being done now."""
+        if self._past is None and self._loop is not None:
+            self._loop.call_soon(call)
+        else:
+            self.after(0, call)
+
+    def play_until(self, moment: float) -> None:
+        """Run every timer due before ``moment``, each at its own time, and stand at ``moment``."""
+        while self._timers and self._timers[0].due <= moment:
+            timer = heapq.heappop(self._timers)
+            if not timer.cancelled:
+                self._past = max(timer.due, self.now())
+                timer.call()
+        self._past = moment
+
+    def go_live(self) -> None:
+        """Let time run by itself from here; what still waits, waits on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._past = None
+        self.live_from = now = time.time()
+        waiting, self._timers = self._timers, []
+        for timer in sorted(waiting):
+            if not timer.cancelled:
+                self._set_alarm(timer, timer.due - now)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait ``seconds`` of practice time."""
+        await asyncio.sleep(max(seconds, 0.0) / self.speed)
+
+    def _set_alarm(self, timer: Timer, seconds: float) -> None:
+        if self._loop is not None:
+            timer.handle = self._loop.call_later(max(seconds, 0.0) / self.speed, timer.call)
+
+
+def stamp(seconds: float) -> str:
+    """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_stamp(seconds: float) -> str:
+    """Return epoch seconds as the API writes an eventTime: ``2026-11-21T06:33:39.123456Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(text: str) -> float:
+    """Return the epoch seconds of an API time, with or without a fraction."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

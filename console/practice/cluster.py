@@ -1,0 +1,124 @@
+"""The practice cluster put together: storage, admission, controllers, kubelets, the scene, and the API server."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from console.practice.admission.chain import AdmissionChain
+from console.practice.clock import Clock
+from console.practice.controllers.base import ControlPlane
+from console.practice.controllers.gc import GarbageCollector, Namespaces
+from console.practice.controllers.job import Jobs
+from console.practice.controllers.jobset import JobSets
+from console.practice.controllers.kubelet import Kubelets
+from console.practice.controllers.kueue.cycle import Admission
+from console.practice.controllers.kueue.jobs import ManagedJobs
+from console.practice.controllers.kueue.status import QueueStatus
+from console.practice.controllers.kueue.ungate import TopologyUngater
+from console.practice.controllers.kueue.workloads import Workloads
+from console.practice.controllers.nodes import Nodes
+from console.practice.controllers.scheduler import Scheduler
+from console.practice.pods import PodRuntime
+from console.practice.resources import JOBS, JOBSETS
+from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
+from console.practice.server import ApiServer
+from console.practice.storage import Storage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Scene = Literal["full", "empty"]
+
+
+class PracticeCluster:
+    """One cluster on a loopback port, from ``start`` to ``stop``; also an async context manager.
+
+    ``scene`` "full" opens in the middle of a working day, "empty" has namespaces and nothing else. Everything it keeps
+    on disk (its kubeconfig, the folders of pods) is in ``folder``, or in a temporary one that goes with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        scene: Scene | bool = True,
+        port: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        self._full = scene in (True, "full")
+        self._opening = time.time()
+        past = HISTORY_SECONDS if self._full else 1.0
+        self.clock = Clock(speed, start=self._opening - past)
+        self.clock.live_from = self._opening
+        self.storage = Storage(self.clock.now, seed=seed)
+        self.storage.admission.append(AdmissionChain(self.storage, self.clock))
+        self.plane = ControlPlane(self.storage, self.clock, seed)
+        self.kubelets = Kubelets(self.plane, seed)
+        self._seed = seed
+        self._own_folder = folder is None
+        self.folder = folder if folder is not None else Path(tempfile.mkdtemp(prefix="a4-practice-"))
+        self.runtime = PodRuntime(self.kubelets, self.folder / "pods")
+        self.server = ApiServer(self.storage, self.runtime, port=port)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._nodes = Nodes(self.plane)
+
+    @property
+    def url(self) -> str:
+        """Where the API server answers."""
+        return self.server.url
+
+    def play_past(self) -> None:
+        """Let the controllers play through everything that happened before the opening."""
+        admission = Admission(self.plane)
+        for controller in (
+            JobSets(self.plane),
+            Jobs(self.plane),
+            ManagedJobs(self.plane, JOBSETS),
+            ManagedJobs(self.plane, JOBS),
+            Workloads(self.plane),
+            admission,
+            QueueStatus(self.plane, admission.queues),
+            TopologyUngater(self.plane),
+            Scheduler(self.plane),
+            self.kubelets,
+            self._nodes,
+            GarbageCollector(self.plane),
+            Namespaces(self.plane),
+        ):
+            self.plane.add(controller)
+        furnish(self.storage, opening=self._opening, seed=self._seed, scene=self._full)
+        if self._full:
+            tell(self.storage, self.clock, self._opening)
+        self.clock.play_until(self._opening)
+
+    async def start(self) -> None:
+        """Open; the kubeconfig is written and ``url`` answers when this returns."""
+        self.play_past()
+        self.clock.go_live()
+        await self.server.start()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.server.kubeconfig(self.kubeconfig)
+        self.server.kubeconfig(self.folder / "reader.kubeconfig", account=self.server.reader)
+        self._nodes.beat()
+
+    async def stop(self) -> None:
+        """Close; nothing is left behind."""
+        self.plane.stop()
+        await self.runtime.close()
+        await self.server.stop()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def __aenter__(self) -> PracticeCluster:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,177 @@
+"""The kubelets of all nodes: they run the pods that are bound to their nodes, and answer for logs."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from console.practice.clock import seconds_of
+from console.practice.controllers.base import Controller
+from console.practice.controllers.objects import annotations_of, deleting, key_of, labels_of
+from console.practice.controllers.pod_run import PodRun
+from console.practice.programs.catalogue import choose
+from console.practice.programs.script import Room
+from console.practice.refusal import ApiError, bad_request
+from console.practice.resources import NODES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from console.practice.controllers.base import ControlPlane
+    from console.practice.controllers.container_run import ContainerRun
+    from console.practice.controllers.objects import Key, Object
+    from console.practice.logs import Log
+    from console.practice.programs.script import Program
+    from console.practice.resources import Resource
+
+_FIRST_PULL_SECONDS = 5.0
+DRIVE = "a4-lab/"
+"""Annotations by which a test drives a pod, the same as on the real control plane of the lab:
+outcome, exit-code, reason, and log (the lines its container prints)."""
+
+
+class Kubelets(Controller):
+    """One object for all nodes: nothing here depends on which node it is."""
+
+    def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
+        super().__init__(plane)
+        self._seed = seed
+        self._runs: dict[str, PodRun] = {}
+        """By the uid of the pod."""
+        self._rooms: dict[str, Room] = {}
+        self._pulled: set[tuple[str, str]] = set()
+        self._printed: dict[str, int] = {}
+        self._addresses = 10
+
+    def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
+        """Follow pods that have a node."""
+        return {PODS: lambda pod: [key_of(pod)] if pod["spec"].get("nodeName") else []}
+
+    def reconcile(self, key: Key) -> None:
+        """Look at one pod."""
+        pod = self.storage.find(PODS, *key)
+        if pod is None:
+            return
+        uid = pod["metadata"]["uid"]
+        run = self._runs.get(uid)
+        if deleting(pod):
+            self._stop(pod, run)
+        elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
+                self._runs[uid] = run = PodRun(self, pod)
+                run.begin()
+        elif run is not None:
+            self._drive(pod, run)
+
+    def _stop(self, pod: Object, run: PodRun | None) -> None:
+        if run is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
+            self._remove(pod)
+            return
+        left = seconds_of(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
+        run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
+
+    def gone(self, run: PodRun) -> None:
+        """All containers of a deleted pod have ended."""
+        run.report()
+        pod = self.storage.find(PODS, *run.key)
+        if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"]:
+            self._remove(pod)
+
+    def _remove(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        if meta.get("finalizers") and meta.get("deletionGracePeriodSeconds") == 0:
+            return
+        self.storage.remove(PODS, *key_of(pod))
+        if self.storage.find(PODS, *key_of(pod)) is None:
+            self._runs.pop(meta["uid"], None)
+
+    def _drive(self, pod: Object, run: PodRun) -> None:
+        """Do what a test's annotations ask for."""
+        notes = annotations_of(pod)
+        text = notes.get(f"{DRIVE}log", "")
+        lines, seen = text.splitlines(), self._printed.get(pod["metadata"]["uid"], 0)
+        log = run.main[0].log
+        if log is not None and len(lines) > seen:
+            for line in lines[seen:]:
+                log.add(self.clock.now(), line)
+            self._printed[pod["metadata"]["uid"]] = len(lines)
+        outcome = notes.get(f"{DRIVE}outcome")
+        if outcome in ("Succeeded", "Failed") and not run.forced_phase and run.phase() == "Running":
+            run.force(outcome, int(notes.get(f"{DRIVE}exit-code", "0")), notes.get(f"{DRIVE}reason", ""))
+
+    # what a pod run asks of its kubelet
+
+    def find(self, key: Key) -> Object | None:
+        """Return a pod as it is stored now."""
+        return self.storage.find(PODS, *key)
+
+    def node_of(self, pod: Object) -> Object:
+        """Return the node of a pod, empty when it is gone."""
+        return self.storage.find(NODES, "", pod["spec"]["nodeName"]) or {}
+
+    def new_address(self) -> str:
+        """Return the address of a new pod."""
+        self._addresses += 1
+        return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
+
+    def pull_seconds(self, node: str, image: str) -> float:
+        """Return how long an image takes to pull, 0 when the node has it."""
+        if (node, image) in self._pulled:
+            return 0.0
+        self._pulled.add((node, image))
+        return _FIRST_PULL_SECONDS + len(image) % 7 / 2
+
+    def room(self, pod: Object) -> Room:
+        """Return what the pods of the same attempt share."""
+        marks = labels_of(pod)
+        parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
+        parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
+        return self._rooms.setdefault("/".join(parts), Room())
+
+    def random_of(self, pod: Object, attempt: int) -> random.Random:
+        """Return the same randomness for the same rank of the same job, whatever its uid."""
+        return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
+
+    def program(self, pod: Object, spec: Object, argv: list[str], env: dict[str, str], *, init: bool) -> Program:
+        """Return what a container runs."""
+        return choose(pod, spec, argv, env, init=init)
+
+    def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
+        """Tell an event about a pod."""
+        host = pod["spec"]["nodeName"]
+        self.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
+
+    def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
+        """Change the status of a pod that may be gone."""
+        with suppress(ApiError):
+            self.storage.modify(PODS, *key, lambda pod: change(pod["status"]), subresource="status")
+
+    # what the API server asks of the kubelets
+
+    def container(self, namespace: str, pod: str, container: str) -> ContainerRun:
+        """Return a container of a pod; ApiError when there is none of that name."""
+        found = self.storage.get(PODS, namespace, pod)
+        run = self._runs.get(found["metadata"]["uid"])
+        one = run.container(container) if run is not None else None
+        if one is None:
+            waits = [
+                spec["name"] for kind in ("containers", "initContainers") for spec in found["spec"].get(kind) or ()
+            ]
+            if container in waits or not container:
+                name = container or waits[0]
+                raise bad_request(f'container "{name}" in pod "{pod}" is waiting to start: ContainerCreating')
+            raise bad_request(f"container {container} is not valid for pod {pod}")
+        return one
+
+    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+        """Return what a container printed, or printed the time before."""
+        run = self.container(namespace, pod, container)
+        found = run.previous if previous else run.log
+        if found is not None:
+            return found
+        if previous:
+            raise bad_request(f'previous terminated container "{run.name}" in pod "{pod}" not found')
+        reason = run.state.get("waiting", {}).get("reason", "ContainerCreating")
+        word = f'container "{run.name}" in pod "{pod}" is waiting to start: '
+        raise bad_request(word + reason)

@@ -1,0 +1,62 @@
+"""Kubernetes quantities: what pods ask for and nodes have, in milli-units."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+_SUFFIXES = {
+    "": 1000, "m": 1, "k": 10**6, "M": 10**9, "G": 10**12, "T": 10**15, "P": 10**18,
+    "Ki": 1000 * 2**10, "Mi": 1000 * 2**20, "Gi": 1000 * 2**30, "Ti": 1000 * 2**40, "Pi": 1000 * 2**50,
+}  # fmt: skip
+
+Amounts = dict[str, int]
+"""Resource name -> milli-units."""
+
+
+@lru_cache(maxsize=4096)
+def milli(text: str) -> int:
+    """Return a quantity in milli-units: ``"500m"`` -> 500, ``"8"`` -> 8000; ValueError for anything else."""
+    digits = text.rstrip("kKMGTPim")
+    suffix = text[len(digits) :]
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"not a quantity: {text!r}")
+    return round(float(digits) * _SUFFIXES[suffix])
+
+
+def amounts(listed: dict[str, Any] | None) -> Amounts:
+    """Return a resource list as milli-units."""
+    return {name: milli(str(value)) for name, value in (listed or {}).items()}
+
+
+def words(value: int) -> str:
+    """Return milli-units as the shortest exact quantity: 8000 -> ``8``, 1500 -> ``1500m``, 2**30*1000 -> ``1Gi``."""
+    if value % 1000:
+        return f"{value}m"
+    whole = value // 1000
+    for suffix, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if whole and whole % factor == 0:
+            return f"{whole // factor}{suffix}"
+    return str(whole)
+
+
+def add(into: Amounts, more: Amounts, times: int = 1) -> None:
+    """Add ``more`` to ``into``, ``times`` over."""
+    for name, value in more.items():
+        into[name] = into.get(name, 0) + value * times
+
+
+def pod_requests(spec: dict[str, Any]) -> Amounts:
+    """Return what one pod asks for: its containers together, or its largest init container when that is more."""
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        add(total, _container(container))
+    for container in spec.get("initContainers") or ():
+        for name, value in _container(container).items():
+            total[name] = max(total.get(name, 0), value)
+    return total
+
+
+def _container(container: dict[str, Any]) -> Amounts:
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

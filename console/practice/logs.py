@@ -1,0 +1,38 @@
+"""What a container printed, for those who read it later and those who follow."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Log:
+    """Lines with the epoch seconds they were printed at; they only grow, until the container has ended."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[float, bytes]] = []
+        self.ended = False
+        self._readers: list[asyncio.Future[None]] = []
+
+    def add(self, moment: float, text: str) -> None:
+        """Print one line."""
+        self.lines.append((moment, text.encode()))
+        if self._readers:
+            self._wake()
+
+    def end(self) -> None:
+        """Close the log: no more lines come."""
+        self.ended = True
+        self._wake()
+
+    async def wait(self, after: int) -> None:
+        """Return when there are more than ``after`` lines, or the log has ended."""
+        while len(self.lines) <= after and not self.ended:
+            reader = asyncio.get_running_loop().create_future()
+            self._readers.append(reader)
+            await reader
+
+    def _wake(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)

@@ -1,0 +1,59 @@
+"""PyTorch DDP: the smoke test of the launchers, and a small training with its recorded steps."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.practice.programs.faults import fault_at, pace
+from console.practice.programs.recipes import steps_of
+from console.practice.programs.recordings import lines
+from console.practice.programs.script import Exit, Meet, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.practice.programs.script import Place, Step
+
+_RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; the numbers of ranks are this job's"
+
+
+def smoke_test(place: Place) -> Iterator[Step]:
+    """One all_reduce: every rank names its device, rank 0 compares the sum."""
+    steps, ranks = steps_of(place), place.nodes * place.gpus
+    yield steps.begin("ddp")
+    began = place.now()
+    yield Say(_RECORDED)
+    for line in lines("ddp_smoke_h200x4.txt")[:4]:
+        yield Say(line)
+    yield Wait(3.0 + place.random.random())
+    place.room.post(f"ready {place.rank}")
+    for index in range(place.nodes):
+        yield Meet(f"ready {index}")
+    for local in range(place.gpus):
+        rank = place.rank * place.gpus + local
+        yield Say(f"[rank {rank}/{ranks}] local rank {local} device cuda:{local} NVIDIA H200")
+    yield Wait(1.5)
+    if place.rank == 0:
+        total = ranks * (ranks - 1) / 2
+        yield Say(f"expected sum {total}, actual sum {total}: PASSED on {ranks} GPUs")
+    yield steps.done("ddp", place.now() - began)
+
+
+def training(place: Place) -> Iterator[Step]:
+    """Replay a recorded training on rank 0, a step every second or two, over and over with steps counted on."""
+    steps = steps_of(place)
+    yield steps.begin("train")
+    yield Say(_RECORDED)
+    recorded = [line for line in lines("train_ddp.txt") if line.startswith("step ")]
+    total = int(place.env.get("A4_TRAIN_ITERATIONS", str(len(recorded))))
+    killed, hang = fault_at(place, "oom"), fault_at(place, "hang")
+    seconds = pace(place, 1.5)
+    for number in range(1, total + 1):
+        yield Wait(10.0**8 if number == hang else seconds)
+        if number == killed and not place.attempt:
+            yield Exit(137, "OOMKilled")
+        if place.rank == 0:
+            line = recorded[min(number, len(recorded)) - 1]
+            yield Say(re.sub(r"step \d+/\d+", f"step {number}/{total}", line))
+    yield steps.done("train", seconds * total)

@@ -1,0 +1,109 @@
+"""nccl-tests all_reduce under mpirun: the recorded table, row by row."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.practice.programs.faults import fault_at, pace
+from console.practice.programs.recipes import steps_of, workers
+from console.practice.programs.recordings import NCCL_SOURCE, all_reduce_header, all_reduce_rows
+from console.practice.programs.script import Exit, Meet, Say, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.practice.programs.script import Place, Step
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_ROW_SECONDS = 1.2
+
+
+def size_in_bytes(text: str) -> int:
+    """Return what nccl-tests understands as a size: ``2M``, ``16G``, ``1048576``; ValueError otherwise."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise ValueError(f"not a size: {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def all_reduce(place: Place) -> Iterator[Step]:
+    """Rank 0 prints; the others wait for it and end with its code."""
+    if place.rank:
+        yield Say("waiting for index 0")
+        yield Meet("exit code")
+        yield Exit(int(place.room.facts["exit code"]))
+    steps = steps_of(place)
+    hosts = [Say(name) for name in workers(place) for _ in range(place.gpus)]
+    yield from steps.run("connectivity", Wait(1.0), *hosts)
+    yield steps.begin("all-reduce")
+    began, code = place.now(), 0
+    for step in _table(place):
+        if isinstance(step, Exit):
+            code = step.code
+            break
+        yield step
+    yield steps.failed("all-reduce", code) if code else steps.done("all-reduce", place.now() - began)
+    place.room.post("exit code", code)
+    yield Exit(code)
+
+
+def _table(place: Place) -> Iterator[Step]:
+    try:
+        sizes = _sizes(place)
+    except ValueError as error:
+        yield Say(f"invalid size specified: {error}")
+        yield Exit(1)
+        return
+    yield Say(f"# practice cluster: this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster")
+    yield Wait(1.5)
+    for line in all_reduce_header():
+        yield Say(_with_settings(line, sizes, place))
+    rows, shown = all_reduce_rows(), []
+    missing = [size for size in sizes if size not in rows]
+    hang = fault_at(place, "hang")
+    for number, size in enumerate(size for size in sizes if size in rows):
+        if number == hang:
+            yield Wait(10.0**8)
+        yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
+        yield Say(rows[size])
+        shown.append(rows[size])
+    if missing:
+        yield Say(
+            f"# practice cluster: {len(missing)} of {len(sizes)} sizes are left out, there is no recording of them"
+        )
+    yield Say("# Out of bounds values : 0 OK")
+    yield Say(f"# Avg bus bandwidth    : {_average(shown)} ")
+    yield Say("#")
+    yield Say("# Collective test concluded: all_reduce_perf")
+    yield Say("#")
+
+
+def _sizes(place: Place) -> list[int]:
+    first, last = (size_in_bytes(place.env.get(name, default)) for name, default in _BOUNDS)
+    factor = int(place.env.get("A4_NCCL_FACTOR", "2"))
+    if factor < 2 or not 0 < first <= last:
+        raise ValueError(f"{first} to {last} by {factor}")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+_BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
+
+
+def _with_settings(line: str, sizes: list[int], place: Place) -> str:
+    """Write the asked sizes and counts into the settings line; the machines stay as recorded."""
+    if not line.startswith("# nThread"):
+        return line
+    line = re.sub(r"minBytes \d+ maxBytes \d+", f"minBytes {sizes[0]} maxBytes {sizes[-1]}", line)
+    line = re.sub(r"step: \d+", f"step: {place.env.get('A4_NCCL_FACTOR', '2')}", line)
+    line = re.sub(r"warmup iters: \d+", f"warmup iters: {place.env.get('A4_NCCL_WARMUP', '10')}", line)
+    return re.sub(r" iters: \d+ agg", f" iters: {place.env.get('A4_NCCL_ITERS', '1')} agg", line)
+
+
+def _average(rows: list[str]) -> str:
+    """Return the mean bus bandwidth of both halves of all rows, as nccl-tests prints it."""
+    values = [float(row.split()[column]) for row in rows for column in (7, 11)]
+    return f"{sum(values) / len(values):g}" if values else "0"

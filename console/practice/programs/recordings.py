@@ -1,0 +1,33 @@
+"""The recordings that programs replay: real output of real machines, with where it comes from."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+_DATA = Path(__file__).parent.parent / "data"
+NCCL_SOURCE = "4 x NVIDIA H200 of one machine"
+
+
+@cache
+def lines(name: str) -> tuple[str, ...]:
+    """Return the lines of one recording."""
+    return tuple((_DATA / name).read_text().splitlines())
+
+
+@cache
+def all_reduce_rows() -> dict[int, str]:
+    """Return the recorded rows of all_reduce_perf by size in bytes; the coarse recording fills what the fine lacks."""
+    rows: dict[int, str] = {}
+    for name in ("nccl_all_reduce_h200x4_8B.txt", "nccl_all_reduce_h200x4.txt"):
+        for line in lines(name):
+            first = line.split(maxsplit=1)[:1]
+            if first and first[0].isdigit():
+                rows[int(first[0])] = line
+    return rows
+
+
+@cache
+def all_reduce_header() -> tuple[str, ...]:
+    """Return the lines before the table."""
+    return tuple(line for line in lines("nccl_all_reduce_h200x4.txt")[:14] if line.startswith("#"))

@@ -1,0 +1,97 @@
+"""The steps a program is made of, and what it knows of the place it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Print one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do something for a while that prints nothing."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """Wait until a pod of the same job has posted this fact."""
+
+    fact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End with this code; ``reason`` is Error or Completed unless something else killed it (OOMKilled)."""
+
+    code: int
+    reason: str = ""
+
+
+Step = Say | Wait | Meet | Exit
+
+
+class Room:
+    """What the pods of one attempt of a job know of each other."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def post(self, fact: str, value: Any = True) -> None:
+        """Make something known, and let go on who waits for it."""
+        self.facts[fact] = value
+        for call in self._waiting.pop(fact, []):
+            call()
+
+    def when(self, fact: str, call: Callable[[], None]) -> None:
+        """Call once the fact is known."""
+        if fact in self.facts:
+            call()
+        else:
+            self._waiting.setdefault(fact, []).append(call)
+
+
+@dataclass
+class Place:
+    """Where a program runs: its environment, its pod, the pods beside it, and the time."""
+
+    argv: list[str]
+    env: dict[str, str]
+    pod: dict[str, Any]
+    room: Room
+    random: random.Random
+    now: Callable[[], float]
+    attempt: int = 0
+    """How often the container was restarted in place."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """The pod's annotations."""
+
+    @property
+    def rank(self) -> int:
+        """The number of the pod within its job."""
+        return int(self.env.get("JOB_COMPLETION_INDEX") or 0)
+
+    @property
+    def nodes(self) -> int:
+        """How many pods the job has."""
+        return int(self.env.get("NNODES") or 1)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of this pod."""
+        return int(self.env.get("GPUS_PER_NODE") or 8)
+
+
+Program = Callable[[Place], Iterator[Step]]

@@ -1,0 +1,124 @@
+"""The story of the scene: who started what when, told to the controllers in the order in which it happened."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from console.practice.clock import stamp
+from console.practice.refusal import ApiError
+from console.practice.resources import JOBSETS, NODES, PODS
+from console.practice.scene.jobs import Job, build_jobset
+from console.practice.scene.machines import build_node, machines
+from console.practice.scene.queues import SUBBLOCK, bare, queues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.practice.clock import Clock
+    from console.practice.refusal import Object
+    from console.practice.storage import Storage
+
+HISTORY_SECONDS = 8 * 3600.0
+"""How far back the story begins."""
+_MINUTE = 60.0
+_BLOCK = "cloud.google.com/gce-topology-block"
+_SPOT = {"cloud.google.com/gke-provisioning": "spot"}
+
+# minutes before the opening, and the job that someone started then
+_JOBS: tuple[tuple[float, Job], ...] = (
+    (465, Job("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you")),
+    (430, Job("ddp-smoke-3", "ddp-smoke", 16, "a4", "medium", "li")),
+    (
+        340,
+        Job(
+            "sweep-7", "ddp-train", 64, "research", "low", "you",
+            env={"A4_TRAIN_ITERATIONS": "40000"}, notes={"a4-practice/pace": "60"},
+        ),
+    ),
+    (
+        250,
+        Job(
+            "sft-a3b", "ddp-train", 16, "a4", "medium", "li", restarts=1,
+            env={"A4_TRAIN_ITERATIONS": "4000"},
+            notes={"a4-practice/fault": "oom:28:1", "a4-practice/pace": "20"},
+        ),
+    ),
+    (
+        192,
+        Job(
+            "llama-70b", "qwen3-30b-pretrain", 64, "a4", "high", "mira", topology=("required", _BLOCK),
+            env={"A4_TRAIN_ITERATIONS": "10000"},
+            notes={"a4-practice/fault": "spike:3980,slow:4060", "a4-practice/pace": "2.76"},
+        ),
+    ),
+    (
+        64,
+        Job(
+            "dpo-a3b", "qwen3-30b-pretrain", 16, "a4", "medium", "li", restarts=3,
+            env={"A4_TRAIN_ITERATIONS": "1200"},
+            notes={"a4-practice/fault": "oom:1260:0@0,nan:118@1", "a4-practice/pace": "18"},
+        ),
+    ),
+    (
+        52,
+        Job(
+            "rag-eval", "ddp-train", 8, "research", "medium", "jo", namespace="team-b", node_selector=_SPOT,
+            env={"A4_TRAIN_ITERATIONS": "9000"},
+            notes={"a4-practice/pace": "4", "a4-practice/fault": "hang:290"}, backoff=3,
+        ),
+    ),
+    (
+        45,
+        Job(
+            "ddp-ablation", "ddp-train", 16, "a4", "medium", "you",
+            env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20"},
+        ),
+    ),
+    (23, Job("grpo-32", "qwen3-30b-pretrain", 32, "research", "low", "sam", topology=("required", _BLOCK))),
+    (
+        9,
+        Job(
+            "nccl-0412", "nccl-all-reduce", 16, "a4", "medium", "you", topology=("required", SUBBLOCK),
+            notes={"a4-practice/pace": "16"},
+        ),
+    ),
+    (7.5, Job("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
+    (4, Job("eval-32", "ddp-train", 32, "a4", "low", "you")),
+)  # fmt: skip
+
+
+def furnish(storage: Storage, *, opening: float, seed: int, scene: bool) -> None:
+    """Create what is there before the story: everything for a scene, the bare cluster without."""
+    for resource, obj in (*bare(), *(queues() if scene else ())):
+        storage.create(resource, _dated(obj, opening), keep_status=True)
+    if not scene:
+        return
+    for machine in machines():
+        storage.create(NODES, build_node(machine, opening, seed), keep_status=True)
+
+
+def tell(storage: Storage, clock: Clock, opening: float) -> None:
+    """Set the alarms of the story: each job starts at its time, and each mishap comes."""
+    for minutes, job in _JOBS:
+        clock.at(opening - minutes * _MINUTE, _starter(storage, job))
+    clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
+
+
+def _starter(storage: Storage, job: Job) -> Callable[[], None]:
+    def start() -> None:
+        storage.create(JOBSETS, build_jobset(job))
+
+    return start
+
+
+def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
+    """Let a pod disappear as when its spot machine is taken away; its Job replaces it."""
+    for pod in storage.list(PODS, namespace):
+        if pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == jobset:
+            with suppress(ApiError):
+                storage.delete(PODS, namespace, pod["metadata"]["name"])
+
+
+def _dated(obj: Object, opening: float) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": stamp(opening - 41 * 86400)}}
