@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.why_job import why_jobset
-from console.models.workload import WorkloadState
-
-from console.models.capacity import capacity
 from console.models.order import cluster_queue_name, queue_order
 from console.models.pools import pools
 from console.models.queue import GPU
+from console.models.quota import queue_account
 from console.models.ranks import ranks
 from console.models.why import why
+from console.models.why_job import why_jobset
+from console.models.workload import WorkloadState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.models.explanation import Held
     from console.models.fleet import Fleet
     from console.models.queue import ClusterQueue
     from console.models.workload import Workload
@@ -86,7 +86,7 @@ def queue_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
 
 
 def _queue_row(queue: ClusterQueue, fleet: Fleet) -> Row:
-    room = capacity(queue, fleet)
+    room = queue_account(fleet, queue.name)
     doors = sorted(
         (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name), key=lambda each: each.key
     )
@@ -99,7 +99,7 @@ def _queue_row(queue: ClusterQueue, fleet: Fleet) -> Row:
         "borrowed": room.borrowed,
         "lent": room.lent,
         "free": room.free,
-        "maximum": room.maximum,
+        "maximum": room.total,
         "admitted": queue.admitted,
         "pending": queue.pending,
         "stopped": _stopped(queue.stop_policy, queue.inactive_reason),
@@ -152,12 +152,16 @@ def _workload_row(workload: Workload, queue: str, position: int, fleet: Fleet) -
         "category": reason.category,
         "why": reason.sentence,
         "short_by": reason.short_by,
-        "holders": reason.holders,
-        "unblocks": reason.unblocks,
+        "holders": [_held(each) for each in reason.holders],
+        "unblocks": [_held(each) for each in reason.unblocks],
         "ahead": reason.ahead,
         "kueue_says": reason.api_text,
         "evictions": dict(workload.evictions),
     }
+
+
+def _held(job: Held) -> Row:
+    return {"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner}
 
 
 def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:

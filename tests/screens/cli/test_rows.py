@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from console.models.condition import Condition
-from console.models.fleet import Fleet
 from console.models.job import JobSet, ReplicatedJob
 from console.models.node import Node
 from console.models.pod import Container, Pod
@@ -18,6 +18,9 @@ from screens.cli.columns import LAYOUTS
 from screens.cli.listing import print_rows
 from screens.cli.rows import ROWS
 from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
 
 
 @pytest.fixture
