@@ -1,272 +1,267 @@
-"""Why a Workload waits, in one sentence with the arithmetic.
-
-Kueue says it twice: a reason token on the QuotaReserved condition, which most clusters leave at "Pending", and a message.
-What can be counted from quotas, holders and places is counted here; Kueue's own words decide only where counting cannot
-(flavors, checks, policies), and stay one key away as `api_text`.
-"""
+"""Why a Workload waits: what Kueue says of it, checked against the arithmetic of the picture, in one sentence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.models.capacity import Capacity, capacity, cohort_members
-from console.models.condition import condition
-from console.models.order import ahead_of
-from console.models.places import Block, blocks, largest_free
-from console.models.pools import SLOT
-from console.models.queue import GPU, ClusterQueue
-from console.models.workload import PodSet, Workload, WorkloadState
+from console.models.condition import condition, holds
+from console.models.explanation import Category, Held, Slots, Why
+from console.models.kueue_words import Said, said_of
+from console.models.order import cluster_queue_name, queue_order, standing
+from console.models.placement import Wish, explain_topology, never_together, too_scattered, wish_of
+from console.models.queue import GPU
+from console.models.quota import account
+from console.models.shortage import best_flavor, explain_quota, job_name
+from console.models.workload import WorkloadState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from console.models.fleet import Fleet
+    from console.models.queue import ClusterQueue, LocalQueue
+    from console.models.workload import Workload
 
+__all__ = ["Category", "Held", "Slots", "Why", "why"]
 
-class Category(StrEnum):
-    """What kind of thing is waited for."""
-
-    NONE = "none"
-    """It does not wait."""
-    QUOTA = "quota"
-    EXCEEDS_QUOTA = "exceeds quota"
-    TOPOLOGY = "topology"
-    BEHIND = "behind others"
-    STOPPED = "queue stopped"
-    NO_QUEUE = "no queue"
-    INACTIVE_QUEUE = "queue inactive"
-    CHECK = "admission check"
-    BACKOFF = "backoff"
-    DEACTIVATED = "deactivated"
-    FLAVOR = "no flavor"
-    PREEMPTING = "preempting"
-    PODS = "pods"
-    """Admitted, and its pods are not up: see `why_job`."""
-    FAILED = "failed"
-    UNSEEN = "not looked at yet"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A workload that holds GPUs somebody else waits for."""
-
-    name: str
-    namespace: str
-    gpus: int
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """The answer; `sentence` is empty when nothing is waited for."""
-
-    category: Category = Category.NONE
-    sentence: str = ""
-    api_text: str = ""
-    """What the controller itself wrote."""
-    short_by: int = 0
-    """GPUs missing."""
-    holders: tuple[Holder, ...] = ()
-    """Who holds them, largest first."""
-    unblocks: tuple[str, ...] = ()
-    """The fewest running jobs whose end would free enough."""
-    ahead: tuple[str, ...] = ()
-    """Jobs that Kueue looks at first."""
-
-
-TOKENS = {
-    "ExceedsMaxQuota": Category.EXCEEDS_QUOTA,
-    "WaitingForQuota": Category.QUOTA,
-    "TopologyPlacementFailed": Category.TOPOLOGY,
-    "NoMatchingFlavor": Category.FLAVOR,
-    "WaitingForPreemptedWorkloads": Category.PREEMPTING,
-    "Suspended": Category.STOPPED,
-    "Misconfigured": Category.NO_QUEUE,
+_LOST = {
+    "Preempted": "was preempted",
+    "PodsReadyTimeout": "its pods were not ready in time",
+    "AdmissionCheck": "an admission check took its quota back",
+    "ClusterQueueStopped": "its queue was stopped",
+    "LocalQueueStopped": "its queue was stopped",
+    "NodeFailures": "a node of it failed",
+    "MaximumExecutionTimeExceeded": "its time was over",
 }
-"""Reasons of QuotaReserved=False where the cluster writes granular ones; they go stale, so counting comes first."""
+"""What an eviction was, by reason."""
+_OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Category.NOT_EVALUATED, Category.UNKNOWN}
+"""Causes that change with what others do."""
 
 
 def why(workload: Workload, fleet: Fleet) -> Why:
-    """Why this Workload has not been admitted."""
+    """Why that workload does not run, or that it does."""
+    draft = _draft(workload, fleet)
+    answer = _settled(workload, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
+    return answer or _pending(workload, fleet, said_of(workload), draft)
+
+
+def _draft(workload: Workload, fleet: Fleet) -> Why:
+    """What is known whatever the category: need, flavor, account, position."""
+    queue, place, said = cluster_queue_name(workload, fleet), standing(workload, fleet), said_of(workload)
+    given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
+    flavor = next((each for each in given if each), "")
+    if not flavor and workload.total(GPU):
+        flavor = best_flavor(fleet, queue, said)
+    return Why(
+        sentence="",
+        category=Category.UNKNOWN,
+        api_text=said.text,
+        need=workload.total(GPU),
+        flavor=flavor,
+        account=account(fleet, queue, flavor) if flavor and ("", queue) in fleet.cluster_queues else None,
+        position=place.position if place else 0,
+        ahead=tuple(job_name(each) for each in queue_order(fleet, queue).ahead(workload)) if place else (),
+    )
+
+
+def _settled(workload: Workload, draft: Why) -> Why | None:
+    """States in which nobody waits for quota."""
     state = workload.state
-    if state is WorkloadState.RESERVED:
-        return _checks(workload)
+    evicted = condition(workload.conditions, "Evicted")
+    if state is WorkloadState.FINISHED:
+        end = condition(workload.conditions, "Finished")
+        return replace(draft, category=Category.FINISHED, api_text=end.message if end else "")
     if state is WorkloadState.DEACTIVATED:
-        return _deactivated(workload)
-    if not workload.waits:
-        return Why()
-    for explain in (_queue, _backoff):
-        found = explain(workload, fleet)
-        if found:
-            return found
-    queue = fleet.cluster_queue_of(workload)
-    assert queue is not None, "a missing queue has been answered above"
-    return _in_queue(workload, queue, fleet)
+        return _deactivated(workload, draft)
+    if evicted and evicted.is_true and holds(workload.conditions, "QuotaReserved"):
+        words = f"{_LOST.get(evicted.reason, evicted.reason)}; its pods are on their way out"
+        return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
+    if state is WorkloadState.RESERVED:
+        return _checked(workload, draft)
+    return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
 
 
-def name_of(workload: Workload) -> str:
-    """What people call it: the job it stands for."""
-    return workload.owner_name or workload.name
+def _deactivated(workload: Workload, draft: Why) -> Why:
+    target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
+    told = target or evicted
+    category = (told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else "") or ""
+    after = f" ({category})" if category else ""
+    times = f" after {workload.requeue_count} tries" if workload.requeue_count > 1 else ""
+    words = f"is switched off{times}{after}; it starts only when somebody sets it active again"
+    return replace(draft, sentence=words, category=Category.DEACTIVATED, api_text=told.message if told else "")
 
 
-def _checks(workload: Workload) -> Why:
-    open_checks = [each for each in workload.checks if each.state != "Ready"]
-    text = "; ".join(f"{each.name}: {each.message or each.state}" for each in open_checks)
-    names = ", ".join(each.name for each in open_checks) or "its admission checks"
-    return Why(Category.CHECK, f"has its quota, and waits for {names}" + (f" ({text})" if text else ""), text)
+def _checked(workload: Workload, draft: Why) -> Why:
+    """Has quota, is not admitted."""
+    admitted = condition(workload.conditions, "Admitted")
+    open_ = [each for each in workload.checks if each.state != "Ready"]
+    open_.sort(key=lambda each: ("Rejected", "Retry").index(each.state) if each.state in {"Rejected", "Retry"} else 2)
+    if not open_:
+        delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
+        wait = "its machines, to be placed on them" if delayed else "its admission checks"
+        return replace(
+            draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=_text(admitted)
+        )
+    first = open_[0]
+    verb = {"Rejected": "was refused by", "Retry": "has to try again for"}.get(first.state, "has quota, waits for")
+    words = f"{verb} the check {first.name}{f': {first.message}' if first.message else ''}"
+    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or _text(admitted))
 
 
-def _deactivated(workload: Workload) -> Why:
-    target = condition(workload.conditions, "DeactivationTarget") or condition(workload.conditions, "Evicted")
-    text = target.message if target else ""
-    return Why(Category.DEACTIVATED, "is switched off (spec.active is false)" + (f": {text}" if text else ""), text)
+def _text(said: object) -> str:
+    return str(getattr(said, "message", "")) if said else ""
 
 
-def _queue(workload: Workload, fleet: Fleet) -> Why | None:
-    """What is wrong with the queues themselves."""
-    text = workload.pending_message
+def _admitted(workload: Workload, draft: Why) -> Why:
+    ready = condition(workload.conditions, "PodsReady")
+    if ready and not ready.is_true:
+        words = f"is admitted, but its pods are not ready{f': {ready.message}' if ready.message else ''}"
+        return replace(draft, sentence=words, category=Category.PODS_NOT_READY, api_text=ready.message)
+    return replace(draft, category=Category.RUNNING)
+
+
+def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+    """What is wrong with the queues it came by; a kind that may not be listed says nothing."""
     door = fleet.local_queues.get((workload.namespace, workload.queue))
-    if door is None:
-        sentence = f"its LocalQueue {workload.queue or '(none named)'} does not exist in namespace {workload.namespace}"
-        return Why(Category.NO_QUEUE, sentence, text)
-    queue = fleet.cluster_queues.get(("", door.cluster_queue))
-    if queue is None:
-        return Why(Category.NO_QUEUE, f"its ClusterQueue {door.cluster_queue} does not exist", text)
-    for kind, each in (("LocalQueue", door), ("ClusterQueue", queue)):
-        if each.stop_policy not in {"", "None"}:
-            return Why(Category.STOPPED, f"{kind} {each.name} is stopped (stopPolicy {each.stop_policy})", text)
-        if each.inactive_reason:
-            return Why(Category.INACTIVE_QUEUE, f"{kind} {each.name} is not active: {each.inactive_reason}", text)
+    name = cluster_queue_name(workload, fleet)
+    queue = fleet.cluster_queues.get(("", name))
+    if door is None and fleet.local_queues:
+        words = f"queue {workload.queue} does not exist in {workload.namespace}"
+        return replace(draft, sentence=words if workload.queue else "names no queue", category=Category.MISSING_QUEUE)
+    if queue is None and name and fleet.cluster_queues:
+        return replace(draft, sentence=f"cluster queue {name} does not exist", category=Category.MISSING_QUEUE)
+    for each in (door, queue):
+        if each is not None and (found := _shut(each, draft)):
+            return found
     return None
 
 
-def _backoff(workload: Workload, fleet: Fleet) -> Why | None:
-    wait = workload.requeue_at - fleet.at
-    if wait <= 0:
+def _shut(queue: LocalQueue | ClusterQueue, draft: Why) -> Why | None:
+    if queue.stop_policy != "None":
+        drained = " and drained" if queue.stop_policy == "HoldAndDrain" else ""
+        words = f"queue {queue.name} is stopped{drained} (stop policy {queue.stop_policy}) and admits nothing"
+        return replace(draft, sentence=words, category=Category.STOPPED)
+    if reason := queue.inactive_reason:
+        words = f"queue {queue.name} is not active: {reason}"
+        return replace(draft, sentence=words, category=Category.INACTIVE_QUEUE, api_text=draft.api_text or reason)
+    return None
+
+
+def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+    if workload.requeue_at <= fleet.at:
         return None
     evicted = condition(workload.conditions, "Evicted")
-    text = evicted.message if evicted else ""
-    sentence = f"was evicted {_times(workload.requeue_count)} and is queued again in {wait:.0f} s"
-    return Why(Category.BACKOFF, sentence + (f" ({evicted.reason})" if evicted else ""), text)
+    lost = _LOST.get(evicted.reason, evicted.reason) if evicted else "lost its quota"
+    wait = workload.requeue_at - fleet.at
+    when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
+    words = f"{lost}; queues again in {when} (try {workload.requeue_count + 1})"
+    return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_text(evicted))
 
 
-def _in_queue(workload: Workload, queue: ClusterQueue, fleet: Fleet) -> Why:
-    """What it needs against what there is."""
-    text = workload.pending_message
-    ahead = tuple(name_of(each) for each in ahead_of(workload, fleet))
-    reserved = condition(workload.conditions, "QuotaReserved")
-    token = TOKENS.get(reserved.reason) if reserved and not reserved.is_true else None
-    room = capacity(queue, fleet)
-    need = workload.total(GPU)
-    if token is Category.PREEMPTING:
-        return Why(token, f"others are being evicted for it: needs {_gpus(need)} of {queue.name}", text, ahead=ahead)
-    if need > room.maximum:
-        return Why(Category.EXCEEDS_QUOTA, _exceeds(need, queue, room), text, need - room.maximum, ahead=ahead)
-    if need > room.free:
-        return _short(workload, queue, room, fleet, ahead)
-    if token in {None, Category.TOPOLOGY} and (token or _speaks_of_places(text)):
-        return Why(Category.TOPOLOGY, _scattered(workload, fleet), text, ahead=ahead)
-    if token is Category.FLAVOR or "flavor" in text and "doesn't match" in text:
-        return Why(Category.FLAVOR, f"no flavor of {queue.name} takes it: {text}", text, ahead=ahead)
-    if ahead and (queue.strategy == "StrictFIFO" or not text):
-        return Why(Category.BEHIND, f"behind {_names(ahead)} in {queue.name} ({queue.strategy})", text, ahead=ahead)
-    if not text:
-        return Why(Category.UNSEEN, "has just arrived; Kueue has not looked at it yet", text, ahead=ahead)
-    return Why(token or Category.UNKNOWN, text, text, ahead=ahead)
+def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """It stands in a working queue: quota, topology, others, or something Kueue has to say."""
+    answer = (
+        _strictly_behind(workload, fleet, said, draft)
+        or _named(workload, fleet, said, draft)
+        or _reckoned(workload, fleet, said, draft)
+    )
+    evicted = condition(workload.conditions, "Evicted")
+    if (
+        evicted
+        and evicted.is_true
+        and evicted.reason in _LOST
+        and not answer.sentence.startswith(_LOST[evicted.reason])
+    ):
+        return replace(answer, sentence=f"{_LOST[evicted.reason]}; {answer.sentence}")
+    return answer
 
 
-def _exceeds(need: int, queue: ClusterQueue, room: Capacity) -> str:
-    more = f", with all it may borrow {room.maximum}" if room.maximum > room.nominal else ""
-    return f"can never start here: needs {_gpus(need)}, {queue.name} has {room.nominal}{more}"
+def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+    """In a strict queue only the first is looked at, so what Kueue said of the others is of another day."""
+    queue = fleet.cluster_queue_of(workload)
+    if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or said.category not in _OF_ITS_DAY:
+        return None
+    answer = draft
+    if draft.account and draft.need > draft.account.free:
+        answer = explain_quota(workload, fleet, Said(), draft)
+    then = f"; then {answer.sentence}" if answer.sentence else ""
+    words = f"behind {_names(draft.ahead)}, and {queue.name} lets nobody pass{then}"
+    return replace(
+        answer, sentence=words, category=answer.category if answer.category is Category.EXCEEDS else Category.BEHIND
+    )
 
 
-def _short(workload: Workload, queue: ClusterQueue, room: Capacity, fleet: Fleet, ahead: tuple[str, ...]) -> Why:
-    """Not enough is free: how much is missing, who holds it, and whose end would do."""
-    need = workload.total(GPU)
-    missing = need - room.free
-    holders = _holders(queue, fleet)
-    unblocks = fewest(holders, missing)
-    parts = [f"needs {_gpus(need)} of {queue.name}; {room.free} of {room.nominal} are free, {missing} more needed"]
-    if room.lent:
-        parts.append(f"{room.lent} are lent to {_names(_borrowers(queue, fleet))}")
-    if holders:
-        parts.append(f"biggest holder: {holders[0].name} ({holders[0].gpus})")
-    if len(unblocks) == 1 and unblocks[0] != holders[0].name:
-        parts.append(f"the end of {unblocks[0]} would do")
-    if ahead:
-        parts.append(f"behind {_names(ahead)}")
-    sentence = "; ".join(parts)
-    return Why(Category.QUOTA, sentence, workload.pending_message, missing, holders, unblocks, ahead)
+def _named(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:
+    """What Kueue says, put into words; None where only arithmetic can tell."""
+    wish = wish_of(workload)
+    if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
+        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+    if said.category is Category.TOPOLOGY and wish:
+        return explain_topology(wish, fleet, said, draft)
+    if said.category is Category.PREEMPTING:
+        return _preempting(workload, fleet, said, draft)
+    if said.category is Category.NO_FLAVOR:
+        return replace(
+            draft, sentence=f"no machine of its queue suits it: {_clause(said.text)}", category=Category.NO_FLAVOR
+        )
+    plain = {
+        Category.PODS_NOT_READY: "waits until the pods of jobs admitted before it are ready",
+        Category.GATED: "is held back on purpose",
+        Category.STOPPED: "its queue is stopped",
+        Category.MISSING_QUEUE: "its queue is missing or wrongly set up",
+        Category.INACTIVE_QUEUE: "its queue is not active",
+        Category.CHECKS: "an admission check refused it",
+        Category.DEACTIVATED: "is switched off",
+    }
+    if said.category not in plain:
+        return None
+    text = f" ({said.text})" if said.text and said.category not in {Category.PODS_NOT_READY, Category.STOPPED} else ""
+    return replace(draft, sentence=plain[said.category] + text, category=said.category)
 
 
-def _holders(queue: ClusterQueue, fleet: Fleet) -> tuple[Holder, ...]:
-    """Who holds quota that this queue could use: its own workloads, and those of the cohort that borrow."""
-    names = {queue.name, *_borrowers(queue, fleet)}
-    held = [
-        Holder(name_of(each), each.namespace, each.total(GPU))
+def _overtaken(draft: Why, said: Said) -> bool:
+    """Whether Kueue gave no number and the arithmetic says that quota is no longer what is missing."""
+    fits = draft.account is not None and draft.need and draft.need <= draft.account.free
+    return bool(fits) and not said.more and not said.resource
+
+
+def _reckoned(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """Kueue says nothing known: arithmetic, and its own words last."""
+    have, wish = draft.account, wish_of(workload)
+    if have and draft.need > have.free:
+        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+    if have and wish and wish.label and too_scattered(wish, draft.flavor, fleet):
+        return explain_topology(wish, fleet, said, draft)
+    if draft.ahead:
+        return replace(draft, sentence=f"behind {_names(draft.ahead)}", category=Category.BEHIND)
+    if said.text and said.category is not Category.NOT_EVALUATED:
+        return replace(draft, sentence=said.text, category=Category.UNKNOWN)
+    fits = f"; {draft.need} of the {have.free} free GPUs would do" if have and draft.need else ""
+    return replace(draft, sentence=f"is next, Kueue has not looked at it yet{fits}", category=Category.NOT_EVALUATED)
+
+
+def _names(jobs: tuple[str, ...]) -> str:
+    return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
+
+
+def _never_too(answer: Why, wish: Wish | None, fleet: Fleet) -> Why:
+    never = never_together(wish, answer.flavor, fleet) if wish else ""
+    return replace(answer, sentence=f"{answer.sentence}; and {never}") if never else answer
+
+
+def _preempting(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
+    leaving = [
+        job_name(each)
         for each in fleet.workloads.values()
-        if each.cluster_queue in names and each.state in {WorkloadState.ADMITTED, WorkloadState.RESERVED}
+        if (told := condition(each.conditions, "Preempted"))
+        and told.is_true
+        and workload.uid
+        and workload.uid in told.message
     ]
-    return tuple(sorted((each for each in held if each.gpus), key=lambda each: (-each.gpus, each.name)))
+    whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
+    answer = explain_quota(workload, fleet, said, draft)
+    need = f"; {answer.sentence}" if answer.short_by else ""
+    return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING)
 
 
-def _borrowers(queue: ClusterQueue, fleet: Fleet) -> list[str]:
-    return sorted(other.name for other in cohort_members(queue, fleet) if other.borrowed())
-
-
-def fewest(holders: Iterable[Holder], missing: int) -> tuple[str, ...]:
-    """The fewest holders that together have at least `missing`; of single ones the smallest that does."""
-    largest_first = sorted(holders, key=lambda each: (-each.gpus, each.name))
-    enough = [each for each in largest_first if each.gpus >= missing]
-    if enough:
-        return (enough[-1].name,)
-    taken: list[str] = []
-    for each in largest_first:
-        taken.append(each.name)
-        missing -= each.gpus
-        if missing <= 0:
-            return tuple(taken)
-    return ()
-
-
-def _speaks_of_places(text: str) -> bool:
-    return "topology" in text.lower()
-
-
-def _scattered(workload: Workload, fleet: Fleet) -> str:
-    """Quota is there, and no place is large enough."""
-    floor = blocks(fleet.nodes.values(), fleet)
-    group = max(workload.pod_sets, key=lambda each: each.total(GPU), default=PodSet(""))
-    hosts = group.count
-    if group.required_topology.endswith("subblock"):
-        free = [(sub.name, sub.free_hosts) for block in floor for sub in block.subblocks]
-        return _no_place("subblock", hosts, free)
-    if group.required_topology.endswith("block"):
-        return _no_place("block", hosts, [(block.name, block.free_hosts) for block in floor])
-    return _no_hosts(hosts, floor)
-
-
-def _no_place(kind: str, hosts: int, free: list[tuple[str, int]]) -> str:
-    best = sorted(free, key=lambda each: (-each[1], each[0]))[:3]
-    said = ", ".join(f"{name} has {count}" for name, count in best)
-    return f"its quota is free, but no {kind} has {hosts} free hosts: {said or 'none is known'}"
-
-
-def _no_hosts(hosts: int, floor: tuple[Block, ...]) -> str:
-    free = largest_free(floor).anywhere // SLOT
-    return f"its quota is free, but only {free} hosts are wholly free and it needs {hosts}"
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
-def _times(count: int) -> str:
-    return "once" if count <= 1 else f"{count} times"
-
-
-def _names(names: Iterable[str]) -> str:
-    every = list(names)
-    return ", ".join(every[:2]) + (f" and {len(every) - 2} more" if len(every) > 2 else "")
+def _clause(text: str) -> str:
+    """Kueue's message without its opening words."""
+    return text.rpartition("pod set ")[2] or text

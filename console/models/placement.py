@@ -1,0 +1,180 @@
+"""Quota is there, but not close enough together: free places per block, subblock or host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from console.models.explanation import Category, Held, Slots, Why
+from console.models.places import Area, Holder, PipState, host
+from console.models.queue import GPU
+from console.models.shortage import fewest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from console.models.fleet import Fleet
+    from console.models.kueue_words import Said
+    from console.models.node import Node
+    from console.models.places import Host
+    from console.models.workload import PodSet, Workload
+
+_LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
+    "cloud.google.com/gce-topology-block": ("block", lambda node: node.block),
+    "cloud.google.com/gce-topology-subblock": ("subblock", lambda node: node.subblock),
+    "cloud.google.com/gce-topology-host": ("host", lambda node: node.host),
+    "kubernetes.io/hostname": ("node", lambda node: node.name),
+}
+_FACTS: dict[str, Callable[[Node], str]] = {
+    "cloud.google.com/gke-nodepool": lambda node: node.pool,
+    "cloud.google.com/gke-accelerator": lambda node: node.accelerator,
+    "cloud.google.com/reservation-name": lambda node: node.reservation,
+    "node.kubernetes.io/instance-type": lambda node: node.machine_type,
+    "topology.kubernetes.io/zone": lambda node: node.zone,
+}
+_NAMED = 4
+"""Places named in the sentence; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the largest pod set asks of the network."""
+
+    pods: int
+    gpus: int
+    """GPUs per pod."""
+    level: str
+    """"block", "subblock", …; empty if the pods need not be together."""
+    label: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted: whole machines, or pods of their own size."""
+        return "free host" if self.gpus == 8 else f"place for {self.gpus} GPUs"
+
+
+def level_name(label: str) -> str:
+    """What a person calls that level of the network."""
+    return _LEVELS[label][0] if label in _LEVELS else label.rpartition("/")[2]
+
+
+def wish_of(workload: Workload) -> Wish | None:
+    """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
+    groups: list[PodSet] = [group for group in workload.pod_sets if group.total(GPU)]
+    if not groups:
+        return None
+    group = max(groups, key=lambda each: each.total(GPU))
+    label = group.required_topology
+    return Wish(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
+
+
+def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
+    """Nodes of that flavor, as far as its node labels are among those a `Node` keeps; others are taken to match."""
+    found = fleet.flavors.get(("", flavor))
+    wanted = [(_FACTS[key], value) for key, value in found.node_labels if key in _FACTS] if found else []
+    return [node for node in fleet.nodes.values() if node.gpu_capacity and all(fact(node) == v for fact, v in wanted)]
+
+
+def domains_of(wish: Wish, flavor: str, fleet: Fleet) -> tuple[Area, ...]:
+    """The places of the level it asks for; one without a name if it asks for none, none if the level is unknown."""
+    if wish.label and wish.label not in _LEVELS:
+        return ()
+    name = _LEVELS[wish.label][1] if wish.label else lambda _node: ""
+    placed: dict[str, list[Host]] = {}
+    for node in flavor_nodes(flavor, fleet):
+        placed.setdefault(name(node), []).append(host(node, fleet))
+    return tuple(Area(each, tuple(hosts)) for each, hosts in sorted(placed.items()))
+
+
+def slots_of(wish: Wish, areas: Iterable[Area]) -> tuple[Slots, ...]:
+    """Room in each place, most first."""
+    found = [
+        Slots(area.name, area.slots(wish.gpus), sum(each.total // wish.gpus for each in area.hosts)) for area in areas
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.free, each.name)))
+
+
+def explain_topology(wish: Wish, fleet: Fleet, said: Said, draft: Why) -> Why:
+    """No place has room for all its pods together; `draft` says which flavor and holds the account."""
+    areas = domains_of(wish, draft.flavor, fleet)
+    slots = slots_of(wish, areas)
+    return replace(
+        draft,
+        category=Category.TOPOLOGY,
+        sentence=_sentence(wish, slots, said, draft),
+        level=wish.level,
+        domains=slots,
+        unblocks=_unblocking(wish, areas, fleet),
+    )
+
+
+def too_scattered(wish: Wish, flavor: str, fleet: Fleet) -> bool:
+    """Whether all places are known and none has room for all pods now."""
+    slots = slots_of(wish, domains_of(wish, flavor, fleet))
+    return bool(slots) and max(each.free for each in slots) < wish.pods
+
+
+def never_together(wish: Wish, flavor: str, fleet: Fleet) -> str:
+    """Why its pods could not be together even on an empty floor; empty if they could."""
+    slots = slots_of(wish, domains_of(wish, flavor, fleet)) if wish.level else ()
+    most = max((each.total for each in slots), default=wish.pods)
+    return f"never in one {wish.level}: the largest has {_count(most, wish, free=False)}" if most < wish.pods else ""
+
+
+def _count(number: int, wish: Wish, *, free: bool = True) -> str:
+    unit = wish.unit if free else wish.unit.removeprefix("free ")
+    plural = f"places for {wish.gpus} GPUs" if unit.startswith("place") else f"{unit}s"
+    return f"{number} {unit if number == 1 else plural}"
+
+
+def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> str:
+    free = f"quota is there ({draft.account.free} free)" if draft.account else "quota is there"
+    if not slots:
+        room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
+        return f"{free} but the network has {room}{f' in one {wish.level}' if wish.level else ''}"
+    if not wish.level:
+        return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, there are {slots[0].free}"
+    named = ", ".join(f"{each.name or 'unnamed'} has {each.free}" for each in slots[:_NAMED])
+    more = f", {len(slots) - _NAMED} more have less" if len(slots) > _NAMED else ""
+    most = max(each.total for each in slots)
+    never = f"; and never: the largest {wish.level} has {most} in all" if most < wish.pods else ""
+    return f"{free} but no {wish.level} has {_count(wish.pods, wish)}: {named}{more}{never}"
+
+
+def _unblocking(wish: Wish, areas: tuple[Area, ...], fleet: Fleet) -> tuple[Held, ...]:
+    """The fewest jobs whose end makes room in one place."""
+    answers = [_emptying(area, wish, fleet) for area in areas]
+    found = [each for each in answers if each]
+    return min(found, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
+
+
+def _emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
+    jobs = {pip.holder: 0 for each in area.hosts for pip in each.pips if pip.holder}
+    held = {_held(holder, fleet): holder for holder in jobs}
+
+    def enough(chosen: Sequence[Held]) -> bool:
+        gone = {held[each] for each in chosen}
+        return sum(_room(each, gone) // wish.gpus for each in area.hosts) >= wish.pods
+
+    return fewest(list(held), enough)
+
+
+def _room(each: Host, gone: set[Holder]) -> int:
+    """GPUs of a host once those jobs are gone; those of a host that takes no pods stay out of use."""
+    if not each.node.takes_pods:
+        return 0
+    return sum(pip.state is PipState.FREE or pip.holder in gone for pip in each.pips)
+
+
+def _held(holder: Holder, fleet: Fleet) -> Held:
+    jobset = fleet.jobset_by_uid.get(holder.uid)
+    workload = fleet.workload_of(jobset) if jobset else None
+    return Held(
+        holder.namespace,
+        holder.name,
+        holder.owner,
+        queue=jobset.queue if jobset else "",
+        cluster_queue=workload.cluster_queue if workload else "",
+        gpus=jobset.gpus if jobset else 0,
+        priority=workload.priority if workload else 0,
+    )
