@@ -66,6 +66,10 @@ def reader(*kinds: str, name: str = "practice-reader") -> Account:
     return Account(name, (Rule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
 
 
+ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="")
+"""Who sends no token at all: known, and allowed nothing."""
+
+
 def check_access(account: Account, verb: str, target: Target) -> None:
     """Raise ApiError 403, in the words of RBAC, when the account may not."""
     resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural

@@ -79,4 +79,5 @@ def _check_kind(body: Object, served: Served) -> None:
         raise bad_request(text)
     if kind != served.resource.kind:
         name = served.resource.kind
-        raise bad_request(f'{kind} in version "{served.version}" cannot be handled as a {name}')
+        text = f'{kind} in version "{served.version}" cannot be handled as a {name}: '
+        raise bad_request(f"{text}converting ({version}.{kind}) to ({name}): unknown conversion")

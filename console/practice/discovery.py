@@ -13,7 +13,11 @@ from console.practice.visibility import VERSIONS as VISIBILITY_VERSIONS
 VERSION: Object = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.4+practice",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.4",
     "gitCommit": "0" * 40,
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",

@@ -27,8 +27,9 @@ class Event:
 class History:
     """The last ``size`` events of each kind; older ones are forgotten, and asking for them is 410."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, oldest: int) -> None:
         self.size = size
+        self._oldest = oldest
         self._events: dict[Resource, deque[Event]] = {}
         self._forgotten: dict[Resource, int] = {}
 
@@ -45,7 +46,7 @@ class History:
             text = f"Too large resource version: {version}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             raise ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
-        forgotten = self._forgotten.get(resource, 0)
+        forgotten = self._forgotten.get(resource, self._oldest)
         if version < forgotten:
             raise expired(version, forgotten)
         events = self._events.get(resource)
@@ -56,6 +57,6 @@ class History:
 
     def forget(self, newest: int) -> None:
         """Forget everything: a watch from any version before ``newest`` is refused."""
-        for resource in list(self._events):
-            self._events[resource].clear()
-            self._forgotten[resource] = newest
+        self._events.clear()
+        self._forgotten.clear()
+        self._oldest = newest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.practice.refusal import Object, conflict
+from console.practice.refusal import ApiError, Object
 from console.practice.resources import PODS
 
 if TYPE_CHECKING:
@@ -69,18 +69,39 @@ def may_go(obj: Object) -> bool:
     """Whether a deletion has begun and nothing holds the object any more."""
     meta = obj["metadata"]
     waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
-    return bool(waiting) and not meta.get("finalizers")
+    return bool(waiting) and not is_held(obj)
+
+
+def is_held(obj: Object) -> bool:
+    """Whether a finalizer keeps an object: one of its metadata, or a namespace's own."""
+    return bool(obj["metadata"].get("finalizers")) or (
+        obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
+    )
+
+
+def tidy(meta: Object) -> None:
+    """Drop what is empty from metadata, as the API never stores it."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink", "generateName"):
+        if name in meta and not meta[name]:
+            del meta[name]
 
 
 def check_preconditions(resource: Resource, meta: Object, uid: str, version: str) -> None:
     """Raise ApiError 409 when a delete names another uid or version."""
     if uid and uid != meta["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
-        raise conflict(resource, meta["name"], why)
-    if version and version != meta["resourceVersion"]:
-        why = "Precondition failed: ResourceVersion in precondition: "
-        why += f"{version}, ResourceVersion in object meta: {meta['resourceVersion']}"
-        raise conflict(resource, meta["name"], why)
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
+        raise _stale_delete(resource, meta["name"], why + "The object might have been deleted and then recreated")
+    newest = meta["resourceVersion"]
+    if version and version != newest:
+        why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+        raise _stale_delete(resource, meta["name"], f"{why}({newest}). The object might have been modified")
+
+
+def _stale_delete(resource: Resource, name: str, why: str) -> ApiError:
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details: Object = {"name": name, "group": resource.group, "kind": resource.kind}
+    text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiError(409, "Conflict", text, {key: value for key, value in details.items() if value})
 
 
 def grace_of(resource: Resource, obj: Object, wanted: int | None) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from console.practice.refusal import ApiError, Object, bad_request, expired
 from console.practice.selectors import Predicate, fields_match, labels_match
-from console.practice.serving import number
+from console.practice.serving import number, resource_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Lists:
 
     def _begin(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], int, int]:
         newest = self._storage.version
-        asked = number(query, "resourceVersion") or 0
+        asked = resource_version(query)
         if asked > newest:
             text = f"Too large resource version: {asked}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -91,7 +91,8 @@ class Lists:
             read = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             version, key = int(read["rv"]), tuple(read["start"])
         except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise bad_request("continue key is not valid: encoding of continue token is invalid") from None
+            text = "invalid continue token: continue key is not valid: "
+            raise bad_request(f"{text}it cannot be decoded") from None
         inconsistent = version < 0
         if inconsistent:
             objects, version = self._storage.list(resource, namespace), self._storage.version

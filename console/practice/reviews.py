@@ -39,7 +39,7 @@ def review(target: Target, body: Any, account: Account) -> Object:
         status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
     else:
         status = {"userInfo": {"username": account.name, "groups": list(account.groups)}}
-    answer: Object = {"kind": kind, "apiVersion": f"{target.group}/v1", "metadata": {"creationTimestamp": None}}
+    answer: Object = {"kind": kind, "apiVersion": f"{target.group}/v1", "metadata": {}}
     if spec:
         answer["spec"] = spec
     return {**answer, "status": status}

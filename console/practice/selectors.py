@@ -6,22 +6,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from console.practice.refusal import Object, bad_request
+from console.practice.label_selectors import label_terms
+from console.practice.refusal import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
     from console.practice.resources import Resource
 
 Predicate = Callable[[Object], bool]
-_Term = Callable[[dict[str, str]], bool]
 
-_LABEL_TERM = re.compile(
-    r"""\s*(?:
-        (?P<set_key>[^\s!=,()]+)\s+(?P<set_op>in|notin)\s*\((?P<values>[^)]*)\)
-      | !\s*(?P<absent>[^\s!=,()]+)
-      | (?P<key>[^\s!=,()<>]+)\s*(?:(?P<op>==|!=|=)\s*(?P<value>[^\s,()]*))?
-    )\s*(?:,|$)""",
-    re.VERBOSE,
-)
 _FIELD_TERM = re.compile(r"^\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*$")
 
 _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -54,37 +46,13 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 def labels_match(text: str) -> Predicate:
     """Return whether an object's labels fit a selector such as ``a=b,c in (d,e),!f``; ApiError 400 when unreadable."""
-    terms: list[_Term] = []
-    at = 0
-    while at < len(text):
-        found = _LABEL_TERM.match(text, at)
-        if found is None:
-            raise bad_request(f"unable to parse requirement: found '{text[at:].strip()}'")
-        terms.append(_label_term(found))
-        at = found.end()
+    terms = label_terms(text)
 
     def matches(obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
         return all(term(labels) for term in terms)
 
     return matches
-
-
-def _label_term(found: re.Match[str]) -> _Term:
-    if found["absent"]:
-        absent = found["absent"]
-        return lambda labels: absent not in labels
-    if found["set_key"]:
-        key, values = found["set_key"], {value.strip() for value in found["values"].split(",")}
-        if found["set_op"] == "in":
-            return lambda labels: key in labels and labels[key] in values
-        return lambda labels: labels.get(key) not in values
-    key, op, value = found["key"], found["op"], found["value"]
-    if op is None:
-        return lambda labels: key in labels
-    if op == "!=":
-        return lambda labels: labels.get(key) != value
-    return lambda labels: labels.get(key) == value
 
 
 def fields_match(text: str, resource: Resource) -> Predicate:
@@ -99,7 +67,7 @@ def fields_match(text: str, resource: Resource) -> Predicate:
             raise bad_request(f"invalid field selector: {part}")
         name, op, value = found.groups()
         if name not in allowed:
-            raise bad_request(f"field label not supported: {name}")
+            raise _unknown(resource, name)
         path = {"name": "metadata.name", "source": "source.component"}.get(name, name)
         terms.append((path.split("."), op != "!=", value))
 
@@ -107,6 +75,12 @@ def fields_match(text: str, resource: Resource) -> Predicate:
         return all((_field(obj, path) == value) is wanted for path, wanted, value in terms)
 
     return matches
+
+
+def _unknown(resource: Resource, name: str) -> ApiError:
+    if resource.custom or (resource.group, resource.kind) in _FIELDS:
+        return bad_request(f"field label not supported: {name}")
+    return bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def _field(obj: Object, path: list[str]) -> str:

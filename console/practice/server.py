@@ -12,12 +12,20 @@ import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from console.practice import discovery, reviews, visibility
-from console.practice.authn import Account, Certificates, administrator, check_access, reader, write_kubeconfig
+from console.practice.authn import (
+    ANONYMOUS,
+    Account,
+    Certificates,
+    administrator,
+    check_access,
+    reader,
+    write_kubeconfig,
+)
 from console.practice.bodies import decode
 from console.practice.forms import Writer, negotiate
 from console.practice.listing import Lists, selection
 from console.practice.refusal import ApiError, Object
-from console.practice.serving import Target, flag, no_such_path, parse_path
+from console.practice.serving import NoSuchPathError, Target, flag, no_such_path, parse_path
 from console.practice.streams import Streams
 from console.practice.watching import Watch, Wish
 from console.practice.writing import Change, Changes, Result
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BODY = 3 * 1024 * 1024
 _WORTH_GZIP = 128 * 1024
+"""Bytes from which an answer is compressed for who asks for it."""
 _STREAMS = ("log", "exec", "attach", "portforward")
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -126,6 +135,10 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return self._injected(request) or await self._answer(request)
+        except NoSuchPathError as refusal:
+            if refusal.plain:
+                return web.Response(status=404, text="404 page not found\n")
+            return _status_response(refusal)
         except ApiError as refusal:
             return _status_response(refusal)
         except web.HTTPRequestEntityTooLarge:
@@ -148,6 +161,9 @@ class ApiServer:
             return _plain(path)
         account = self._account(request)
         target = parse_path(path)
+        if account is ANONYMOUS and (target is None or reviews.is_review(target)):
+            text = f'forbidden: User "{account.name}" cannot {request.method.lower()} path "{path}"'
+            raise ApiError(403, "Forbidden", text)
         if target is None:
             accept = request.headers.get("Accept", "")
             return _json(*discovery.answer(path, accept))
@@ -161,13 +177,15 @@ class ApiServer:
         if target.subresource in _STREAMS and served.resource.plural == "pods":
             return await self._streams.answer(request, target, account)
         if target.subresource and not _has_subresource(target):
-            raise no_such_path()
+            raise no_such_path(target.group)
         if request.method == "GET":
             return await self._read(request, target, account)
         return await self._write(request, target, account)
 
     def _account(self, request: web.Request) -> Account:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not scheme:
+            return ANONYMOUS
         account = self._accounts.get(token.strip()) if scheme.lower() == "bearer" else None
         if account is None:
             raise ApiError(401, "Unauthorized", "Unauthorized")

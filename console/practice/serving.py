@@ -64,17 +64,24 @@ class Target:
     def served(self) -> Served:
         """How the kind is served; ApiError 404 as for any unknown path."""
         found = SERVED.get((self.group, self.version, self.plural))
-        if found is None:
-            raise no_such_path()
-        if self.namespace and not found.resource.namespaced:
-            raise no_such_path()
+        if found is None or (self.namespace and not found.resource.namespaced):
+            raise no_such_path(self.group)
         return found
 
 
-def no_such_path() -> ApiError:
-    """404 for a path nothing is served under."""
-    text = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", text, {})
+class NoSuchPathError(ApiError):
+    """404 for a path nothing is served under; in a group that is not built in the answer is plain text."""
+
+    def __init__(self, group: str = "", *, known: bool = False) -> None:
+        super().__init__(404, "NotFound", "the server could not find the requested resource")
+        self.plain = not known
+        self.group = group
+
+
+def no_such_path(group: str | None = None) -> NoSuchPathError:
+    """Return the refusal of a path below a group, or of one that is below none."""
+    built_in = group is not None and any(not one.custom for one in RESOURCES if one.group == group)
+    return NoSuchPathError(group or "", known=built_in)
 
 
 def parse_path(path: str) -> Target | None:
@@ -116,6 +123,17 @@ def number(query: Mapping[str, str], name: str) -> int | None:
         return int(text)
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def resource_version(query: Mapping[str, str]) -> int:
+    """Read the resourceVersion of a query, 0 for none; ApiError 400 when it is no number."""
+    text = query.get("resourceVersion", "")
+    if text and not text.isdecimal():
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        if query.get("watch"):
+            raise ApiError(500, "", why)
+        raise bad_request(f"invalid resource version: {why}")
+    return int(text or 0)
 
 
 def dry_run(query: Mapping[str, str]) -> bool:

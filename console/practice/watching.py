@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.practice.refusal import ApiError, Object, expired
-from console.practice.serving import flag, number
+from console.practice.serving import flag, number, resource_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from console.practice.forms import Writer
     from console.practice.history import Event
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from console.practice.storage import Storage
 
 _BOOKMARK_EVERY = 60.0
+_LAST_BOOKMARK = 2.0
+"""Seconds before its end at which a watch says how far it came."""
 _DEFAULT_TIMEOUT = (1800, 3600)
 
 
@@ -43,7 +45,7 @@ class Wish:
     def read(cls, query: Mapping[str, str], resource: Resource, namespace: str, matches: Predicate | None) -> Wish:
         """Read the query of a watch."""
         timeout = number(query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT)
-        version = number(query, "resourceVersion") or 0
+        version = resource_version(query)
         initial = flag(query, "sendInitialEvents")
         return cls(resource, namespace, matches, version, timeout, flag(query, "allowWatchBookmarks"), initial)
 
@@ -90,7 +92,8 @@ class Watch:
 
     async def _following(self) -> AsyncIterator[bytes]:
         end = time.monotonic() + self._wish.timeout
-        marked = time.monotonic()
+        marks = self._bookmark_times(end)
+        due = next(marks)
         while True:
             if self._pending:
                 yield b"".join(self._drain())
@@ -100,14 +103,25 @@ class Watch:
             now = time.monotonic()
             if self._closing or now >= end:
                 break
-            due = min(end, marked + self._bookmark_every) if self._wish.bookmarks else end
             try:
                 await asyncio.wait_for(self._woken.wait(), max(due - now, 0))
             except TimeoutError:
-                if self._wish.bookmarks:
-                    marked = time.monotonic()
+                if due < end:
                     yield self._writer.bookmark(self._storage.version)
+                due = next(marks)
             self._woken.clear()
+
+    def _bookmark_times(self, end: float) -> Iterator[float]:
+        """Yield when bookmarks are due: now and then, and shortly before the end, which comes last and stays."""
+        if self._wish.bookmarks:
+            due = time.monotonic() + self._bookmark_every
+            while due < end - _LAST_BOOKMARK:
+                yield due
+                due += self._bookmark_every
+            if end - _LAST_BOOKMARK > time.monotonic():
+                yield end - _LAST_BOOKMARK
+        while True:
+            yield end
 
     def _hear(self, event: Event) -> None:
         if event.resource is self._wish.resource:

@@ -138,7 +138,9 @@ class Changes:
         target, resource = change.target, change.served.resource
         if not change.query.get("fieldManager"):
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            raise ApiError(422, "Invalid", text)
+            cause = {"reason": "FieldValueRequired", "message": "Required value: is required for apply patch"}
+            details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
+            raise ApiError(422, "Invalid", text, details)
         applied = read_object(body, change.served, target)
         if applied["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
