@@ -9,7 +9,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="${A4_ROOT:-}"
 pause="${A4_RETRY_SECONDS:-2}"
 port="${A4_SSH_PORT:-2222}"
-export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+export PATH="$PATH:$root/usr/local/sbin:$root/usr/sbin:$root/sbin"
 # shellcheck source=launchers/steps.sh
 source "$here/steps.sh"
 trap 'step_end $?' EXIT

@@ -1,0 +1,139 @@
+"""A pod in a folder: the launchers run for real, the programs around them are stand-ins that record their calls."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from console import assets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNIT, RECORD = "\x1f", "\x1e"
+LIMIT = 30.0
+"""Seconds a launcher may take; they take tenths."""
+
+RECORDING = """#!/bin/bash
+{{ printf '%s\\x1f' "$@"; printf '\\x1e'; }} >>"$A4_ROOT/calls/{name}"
+{body}
+"""
+FOLDERS = ("a4/ssh", "bin", "calls", "etc", "places", "refuse", "root", "third_party/nccl-tests/build", "tmp")
+TOOLS = (
+    "bash", "cat", "chmod", "cut", "dirname", "grep", "install", "mkdir", "mv", "rm", "sed", "sleep", "sort",
+    "tee", "wc",
+)  # fmt: skip
+BODIES = {
+    "hostname": "echo pod",
+    "ldconfig": 'if [[ "$1" == -p ]]; then echo "libcuda.so.1 => /usr/lib/libcuda.so.1"; fi',
+    "nvidia-smi": 'if [[ "$1" == -L ]]; then for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: NVIDIA B200"; done; fi',
+    "ssh-keygen": 'echo "public-of $3"',
+    "sshd": "true",
+    # Refuses as often as refuse/WORKER says, then answers "hostname" and questions for the place.
+    "ssh": r"""
+for word in "$@"; do if [[ "$word" == *-workload-* ]]; then worker="${word%%.*}"; fi; done
+refuse="$A4_ROOT/refuse/$worker"
+if [[ -s "$refuse" ]]; then
+    left="$(<"$refuse")"
+    if ((left > 0)); then echo $((left - 1)) >"$refuse"; exit 255; fi
+fi
+case "${!#}" in
+hostname) echo "$worker" ;;
+*physical_host*) cat "$A4_ROOT/places/$worker" ;;
+esac
+""",
+    "mpirun": r"""
+if [[ "${!#}" == hostname ]]; then for ((i = 0; i < ${A4_TEST_RANKS:-16}; i++)); do echo node; done; exit 0; fi
+echo "# Avg bus bandwidth    : 480.5"
+exit "${A4_TEST_CODE:-0}"
+""",
+    "torchrun": 'exit "${A4_TEST_CODE:-0}"',
+}
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """One pod: its root folder and its environment."""
+
+    root: Path
+    index: int = 0
+    nodes: int = 2
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (
+            "a4/ssh",
+            "bin",
+            "calls",
+            "etc",
+            "places",
+            "refuse",
+            "root",
+            "third_party/nccl-tests/build",
+            "tmp",
+        ):
+            (self.root / name).mkdir(parents=True)
+        for name, body in BODIES.items():
+            self.program(self.root / "bin" / name, RECORDING.format(name=name, body=body))
+        for name in TOOLS:
+            # Only these of the machine's programs are seen: a real sshd must never start.
+            (self.root / "bin" / name).symlink_to(str(shutil.which(name)))
+        self.program(self.root / "third_party/nccl-tests/build/all_reduce_perf", "#!/bin/bash\n")
+        (self.root / "a4/ssh/id_pods").write_text("key\n")
+        (self.root / "a4/ssh/host_key").write_text("key\n")
+
+    def program(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def install_gib(self, script: str) -> None:
+        (self.root / "usr/local/gib/lib64").mkdir(parents=True)
+        (self.root / "usr/local/gib/scripts").mkdir()
+        (self.root / "usr/local/gib/scripts/set_nccl_env.sh").write_text(script)
+
+    def variables(self) -> dict[str, str]:
+        return {
+            "A4_ROOT": str(self.root),
+            "A4_RETRY_SECONDS": "0.02",
+            "A4_DISCOVERY_SECONDS": "20",
+            "A4_PLACE_TRIES": "2",
+            "A4_RECIPE": "nccl-all-reduce",
+            "A4_NCCL_BEGIN": "2M",
+            "A4_NCCL_END": "16G",
+            "A4_NCCL_FACTOR": "2",
+            "A4_NCCL_ITERS": "1",
+            "A4_NCCL_WARMUP": "10",
+            "DOMAIN_NAME": "anna.team.svc.cluster.local",
+            "GPUS_PER_NODE": "8",
+            "HOSTNAME_PREFIX": "anna-workload-",
+            "JOB_COMPLETION_INDEX": str(self.index),
+            "MASTER_ADDR": "anna-workload-0-0.anna.team.svc.cluster.local",
+            "MASTER_PORT": "6002",
+            "NNODES": str(self.nodes),
+            "PATH": str(self.root / "bin"),
+            "SLEEP_INFINITY": "false",
+            "SSH_PUBLIC_KEY": "",
+        } | self.environment
+
+    def start(self, script: str) -> subprocess.Popen[str]:
+        command = ["bash", str(assets.launchers() / script)]
+        return subprocess.Popen(
+            command, env=self.variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, script: str) -> tuple[int, list[str]]:
+        """Exit code and lines."""
+        with self.start(script) as process:
+            output, _ = process.communicate(timeout=LIMIT)
+        return process.returncode, output.splitlines()
+
+    def calls(self, program: str) -> list[list[str]]:
+        """The arguments of every call, without the sandbox's own folder: as they are in a pod."""
+        file = self.root / "calls" / program
+        text = file.read_text().replace(str(self.root), "") if file.exists() else ""
+        return [record.split(UNIT)[:-1] for record in text.split(RECORD)[:-1]]
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_text().replace(str(self.root), "")

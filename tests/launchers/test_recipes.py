@@ -1,0 +1,152 @@
+"""What each recipe starts, compared with the commands of the recipes, and how the pods of a job end."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.launchers.sandbox import Sandbox
+
+AGENT = "ssh -q -o LogLevel=ERROR -o StrictHostKeyChecking=no -p 2222"
+HOSTFILE = "/etc/job-worker-services.txt"
+CONNECTIVITY = [
+    "--allow-run-as-root", "-np", "16", "-hostfile", HOSTFILE, "--mca", "orte_keep_fqdn_hostnames", "1",
+    "--mca", "plm_rsh_agent", AGENT, "hostname",
+]  # fmt: skip
+ALL_REDUCE = [
+    "--allow-run-as-root", "--hostfile", HOSTFILE, "-wdir", "/third_party/nccl-tests",
+    "-mca", "plm_rsh_no_tree_spawn", "1", "--mca", "orte_keep_fqdn_hostnames", "1", "--map-by", "slot",
+    "--mca", "plm_rsh_agent", AGENT, "bash", "-c",
+    "source /tmp/export_init_env.sh && ./build/all_reduce_perf -b 2M -e 16G -f 2 -n 1 -g 1 -w 10",
+]  # fmt: skip
+TELL = "echo {code} >/tmp/a4-exit-code.part && mv /tmp/a4-exit-code.part /tmp/a4-exit-code"
+
+
+def told(pod: Sandbox) -> list[str]:
+    return [call[-1] for call in pod.calls("ssh") if "a4-exit-code" in call[-1]]
+
+
+def test_nccl_runs_the_two_commands_of_the_recipe(pod: Sandbox) -> None:
+    code, lines = pod.run("nccl-all-reduce.sh")
+    assert code == 0
+    assert pod.calls("mpirun") == [CONNECTIVITY, ALL_REDUCE]
+    assert "# Avg bus bandwidth    : 480.5" in lines
+    assert [line for line in lines if line.startswith("step")] == [
+        "step 1 connectivity: run",
+        "step 1 connectivity: done in 0 s",
+        "step 2 all-reduce: run",
+        "step 2 all-reduce: done in 0 s",
+    ]
+
+
+def test_nccl_sizes_are_the_charts(pod: Sandbox) -> None:
+    pod.environment |= {
+        "A4_NCCL_BEGIN": "8",
+        "A4_NCCL_END": "1G",
+        "A4_NCCL_FACTOR": "4",
+        "A4_NCCL_ITERS": "20",
+        "A4_NCCL_WARMUP": "5",
+    }
+    assert pod.run("nccl-all-reduce.sh")[0] == 0
+    assert pod.calls("mpirun")[1][-1].endswith("all_reduce_perf -b 8 -e 1G -f 4 -n 20 -g 1 -w 5")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_nccl_tells_the_other_pods_how_it_ended(pod: Sandbox, code: int) -> None:
+    pod.environment["A4_TEST_CODE"] = str(code)
+    (pod.root / "refuse" / "anna-workload-0-1").write_text("1\n")
+    ended, lines = pod.run("nccl-all-reduce.sh")
+    assert ended == code
+    assert told(pod) == [TELL.format(code=code)] * 2, "once refused, then heard"
+    assert lines[-1] == ("step 2 all-reduce: failed with exit code 3" if code else "step 2 all-reduce: done in 0 s")
+
+
+def test_nccl_does_not_measure_what_is_not_connected(pod: Sandbox) -> None:
+    pod.environment["A4_TEST_RANKS"] = "8"
+    code, lines = pod.run("nccl-all-reduce.sh")
+    assert code == 1
+    assert "not all of the 16 ranks answered" in lines
+    assert pod.calls("mpirun") == [CONNECTIVITY]
+    assert told(pod) == [TELL.format(code=1)]
+
+
+def test_nccl_says_when_its_program_is_missing(pod: Sandbox) -> None:
+    (pod.root / "third_party/nccl-tests/build/all_reduce_perf").unlink()
+    code, lines = pod.run("nccl-all-reduce.sh")
+    assert code == 1
+    assert "the gIB diagnostic image brings it" in lines[0]
+    assert told(pod) == [TELL.format(code=1)]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_other_pods_of_nccl_end_as_index_0_did(worker: Sandbox, code: int) -> None:
+    with worker.start("nccl-all-reduce.sh") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting for index 0\n"
+        assert process.poll() is None
+        part = worker.root / "tmp/a4-exit-code.part"
+        part.write_text(f"{code}\n")
+        part.rename(worker.root / "tmp/a4-exit-code")
+        assert process.wait(timeout=20) == code
+    assert worker.calls("mpirun") == []
+
+
+def test_ddp_runs_torchrun_as_the_recipe_does(worker: Sandbox) -> None:
+    code, _ = worker.run("ddp-smoke.sh")
+    assert code == 0
+    assert worker.calls("torchrun") == [
+        [
+            "--nnodes=2",
+            "--nproc_per_node=8",
+            "--node_rank=1",
+            "--master_addr=anna-workload-0-0.anna.team.svc.cluster.local",
+            "--master_port=6002",
+            "/tmp/ddp_test.py",
+        ]
+    ]
+    assert "all_reduce" in worker.text("tmp/ddp_test.py")
+
+
+def test_a_pod_prepares_then_runs_then_ends(pod: Sandbox) -> None:
+    code, lines = pod.run("run.sh")
+    assert code == 0
+    assert lines[0] == "pod pod, index 0 of 2, recipe nccl-all-reduce"
+    begun = [line.removesuffix(": run") for line in lines if line.endswith(": run")]
+    assert begun == [
+        f"step {number} {name}"
+        for number, name in enumerate(
+            ("libraries", "gpus", "ssh", "discovery", "order", "hostfile", "connectivity", "all-reduce"), 1
+        )
+    ]
+    assert lines[-1] == "nccl-all-reduce ended with exit code 0"
+    assert told(pod) == [TELL.format(code=0)]
+
+
+def test_a_pod_ends_with_the_code_of_its_recipe(pod: Sandbox) -> None:
+    pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_CODE": "5"}
+    code, lines = pod.run("run.sh")
+    assert code == 5
+    assert lines[-2:] == ["step 7 ddp: failed with exit code 5", "ddp-smoke ended with exit code 5"]
+
+
+def test_a_pod_that_cannot_be_prepared_runs_nothing(pod: Sandbox) -> None:
+    (pod.root / "a4/ssh/id_pods").unlink()
+    code, lines = pod.run("run.sh")
+    assert code == 1
+    assert lines[-1] == "nccl-all-reduce ended with exit code 1"
+    assert pod.calls("mpirun") == []
+
+
+@pytest.mark.parametrize("recipe", ["interactive", "nccl-all-reduce"])
+def test_a_kept_pod_stays_until_it_is_stopped_and_then_goes_at_once(pod: Sandbox, recipe: str) -> None:
+    pod.environment |= {"SLEEP_INFINITY": "true", "A4_RECIPE": recipe, "A4_TEST_CODE": "1"}
+    with pod.start("run.sh") as process:
+        assert process.stdout is not None
+        last = next(line for line in process.stdout if "the pod is kept" in line)
+        assert last.startswith(f"{recipe} ended with exit code {0 if recipe == 'interactive' else 1};")
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
