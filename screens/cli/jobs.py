@@ -144,6 +144,8 @@ async def execute(options: Options) -> int:
     async with connected(options, JOB_KINDS) as session:
         fleet = await session.listed(*JOB_KINDS)
         pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
+        if pod.finished:
+            raise NotFound(f"Rank {options.rank} of {options.job} has ended ({pod.status}): no command can run in it.")
         stdin = typed() if options.stdin else None
         return await session.exec(pod.namespace, pod.name, options.argv, stdin=stdin, on_output=pass_on)
 

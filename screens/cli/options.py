@@ -157,7 +157,7 @@ def _launch(parser: argparse.ArgumentParser) -> None:
 
 def _logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank", metavar="RANK", nargs="?", type=int)
+    parser.add_argument("rank", metavar="RANK", nargs="?", type=int, default=None)
     parser.add_argument("-f", "--follow", action="store_true", help="until the container has ended")
     parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines")
     parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")

@@ -1,0 +1,139 @@
+"""Plain commands from the command line to the practice cluster and back: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice.child import PracticeProcess
+from screens.__main__ import main
+from screens.cli.columns import LAYOUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPEED = 20.0
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    practice = PracticeProcess.start(speed=SPEED)
+    try:
+        yield practice.kubeconfig()
+    finally:
+        practice.stop()
+
+
+class Commands:
+    """Runs one command after the other on the same cluster."""
+
+    def __init__(self, kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.kubeconfig, self.capfd = kubeconfig, capfd
+
+    def run(self, *argv: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        code = main([argv[0], "--kubeconfig", str(self.kubeconfig), *argv[1:]])
+        said = self.capfd.readouterr()
+        return code, said.out, said.err
+
+    def items(self, *argv: str) -> list[dict[str, Any]]:
+        """The items of a listing as JSON."""
+        code, out, _ = self.run(*argv, "--json")
+        assert code == 0
+        found: list[dict[str, Any]] = json.loads(out)["items"]
+        return found
+
+
+@pytest.fixture
+def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(kubeconfig, capfd)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_list_prints_its_documented_keys(name: str, a4: Commands) -> None:
+    items = a4.items(name, "-A") if name != "pools" else a4.items(name)
+    assert items
+    assert all(list(item) == [column.key for column in LAYOUTS[name].columns] for item in items)
+
+
+def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Commands) -> None:
+    assert [(pool["provisioning"], pool["nodes"]) for pool in a4.items("pools")] == [
+        ("reservation", 16), ("spot", 4), ("on demand", 3),
+    ]  # fmt: skip
+    assert {(queue["name"], queue["cohort"]) for queue in a4.items("queues")} == {("a4", "lab"), ("research", "lab")}
+
+
+def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
+    waiting = [item for item in a4.items("workloads", "-A") if item["position"]]
+    assert waiting
+    assert all(item["why"] for item in waiting)
+    assert any("more needed" in item["why"] for item in waiting)
+
+
+def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> None:
+    code, _, told = a4.run("launch", "nccl-all-reduce", "--name", "cli-nccl", "--set", "gpus=8", "--set",
+                           "queue=research", "--wait")  # fmt: skip
+    assert code == 0
+    assert "cli-nccl: succeeded" in told
+    code, log, _ = a4.run("logs", "cli-nccl")
+    assert code == 0
+    assert "# Avg bus bandwidth" in log
+    code, out, _ = a4.run("stop", "cli-nccl", "--json")
+    assert code == 0
+    assert "JobSet cli-nccl" in json.loads(out)["deleted"]
+    assert a4.run("stop", "cli-nccl")[0] == 1
+
+
+def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
+    code, out, _ = a4.run("launch", "W03", "--name", "dry", "--set", "queue=research", "--dry-run", "--json")
+    assert code == 0
+    assert "JobSet" in {each["kind"] for each in json.loads(out)["manifests"]}
+    assert "dry" not in {job["name"] for job in a4.items("jobs")}
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "sentence"),
+    [
+        (("launch", "nccl-all-reduce", "--set", "gpus=12"), 2, "12"),
+        (("launch", "no-such-recipe"), 2, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
+        (("logs", "no-such-job"), 1, "There is no job no-such-job in namespace default."),
+        (("exec", "nccl-0412", "99", "--", "true"), 2, "nccl-0412 has no rank 99."),
+        (("exec", "nccl-0412", "0"), 2, "No command was given."),
+        (("exec", "ddp-smoke-3", "0", "--", "true"), 1, "Rank 0 of ddp-smoke-3 has ended (Completed)"),
+        (("pods", "--context", "nowhere"), 2, "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_a_code(argv: tuple[str, ...], code: int, sentence: str, a4: Commands) -> None:
+    found, out, told = a4.run(*argv)
+    assert (found, out) == (code, "")
+    assert sentence in told
+    assert "Traceback" not in told
+    assert told.count("\n") == 1
+
+
+def test_exec_passes_on_output_and_exit_code(a4: Commands) -> None:
+    code, out, err = a4.run("exec", "llama-70b", "0", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (code, out) == (3, "out\n")
+    assert "err\n" in err
+
+
+def test_an_unreachable_cluster_is_said_with_its_own_code(
+    kubeconfig: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = kubeconfig.read_text()
+    start = text.index("https://127.0.0.1:") + len("https://127.0.0.1:")
+    port = text[start : start + 5]
+    dead = tmp_path / "kubeconfig"
+    dead.write_text(text.replace(f":{port}", ":1"))
+    assert main(["pods", "--kubeconfig", str(dead)]) == 4
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_read_only_changes_nothing(a4: Commands) -> None:
+    code, _, told = a4.run("stop", "nccl-0412", "--read-only")
+    assert code == 3
+    assert "read-only" in told
+    assert "nccl-0412" in {job["name"] for job in a4.items("jobs")}
