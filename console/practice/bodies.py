@@ -52,7 +52,7 @@ _PlainLoader.yaml_implicit_resolvers = {
 
 
 def read_object(body: Any, served: Served, target: Target) -> Object:
-    """Check that a body is an object of this kind, version, namespace and name, and return it as it is stored."""
+    """Check that a body is an object of this kind, version, namespace and name, and return it."""
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized (must be of type Object)")
     _check_kind(body, served)
@@ -69,7 +69,7 @@ def read_object(body: Any, served: Served, target: Target) -> Object:
         if given != target.name:
             text = f"the name of the object ({given}) does not match the name on the URL ({target.name})"
             raise bad_request(text)
-    return served.inward(body)
+    return body
 
 
 def _check_kind(body: Object, served: Served) -> None:

@@ -255,7 +255,11 @@ class ApiServer:
         if target.subresource in ("binding", "eviction"):
             return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
         status = 201 if result.created else 200
-        return await _bytes_response(request, writer.one(result.object), status)
+        response = await _bytes_response(request, writer.one(result.object), status)
+        for warning in change.warnings:
+            text = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{text}"')
+        return response
 
 
 async def _decoded(request: web.Request) -> object:

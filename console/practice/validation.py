@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from console.practice import resources as kinds
-from console.practice.refusal import ApiError, Cause, Object, bad_request, invalid
+from console.practice.refusal import Cause, Object, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,7 @@ _POD_TEXT = (
 
 
 def check_create(resource: Resource, obj: Object) -> None:
-    """Raise ApiError 422 with every fault of a new object, 400 where a value has the wrong type."""
-    check_types(resource, obj)
+    """Raise ApiError 422 with every fault of a new object."""
     causes = [*_name_causes(resource, obj["metadata"]), *_label_causes(obj["metadata"]), *_spec_causes(resource, obj)]
     if causes:
         raise invalid(resource, obj["metadata"].get("name", ""), causes)
@@ -52,37 +51,11 @@ def check_create(resource: Resource, obj: Object) -> None:
 
 def check_update(resource: Resource, new: Object, old: Object, subresource: str) -> None:
     """Raise ApiError 422 when a change makes an object wrong or touches what may not change."""
-    check_types(resource, new)
     causes = list(_label_causes(new["metadata"]))
     if not subresource:
         causes += [*_spec_causes(resource, new), *_immutable_causes(resource, new, old)]
     if causes:
         raise invalid(resource, old["metadata"]["name"], causes)
-
-
-def check_types(resource: Resource, obj: Object) -> None:
-    """Raise ApiError when an environment variable's value is no text: the commonest slip in a hand-written manifest."""
-    for path, spec in _pod_specs(resource, obj):
-        for group in ("initContainers", "containers"):
-            for at, container in enumerate(spec.get(group) or []):
-                for nth, variable in enumerate(container.get("env") or []):
-                    value = variable.get("value")
-                    if value is None or isinstance(value, str):
-                        continue
-                    raise _wrong_env(resource, obj, f"{path}.{group}", at, nth, value)
-
-
-def _wrong_env(resource: Resource, obj: Object, path: str, at: int, nth: int, value: object) -> ApiError:
-    if resource.custom:
-        kind = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}[type(value)]
-        field = f"{path}[{at}].env[{nth}].value"
-        text = f'Invalid value: "{kind}": {field} in body must be of type string: "{kind}"'
-        return invalid(resource, obj["metadata"].get("name", ""), [Cause(field, text, "FieldValueTypeInvalid")])
-    kind = {bool: "bool", list: "array", dict: "object"}.get(type(value), "number")
-    text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot '
-    plain = re.sub(r"\[\d+\]", "", path)
-    text += f"unmarshal {kind} into Go struct field EnvVar.{plain}.env.value of type string"
-    return bad_request(text)
 
 
 def _name_causes(resource: Resource, meta: Object) -> Iterator[Cause]:
@@ -103,18 +76,10 @@ def _name_causes(resource: Resource, meta: Object) -> Iterator[Cause]:
 
 def _label_causes(meta: Object) -> Iterator[Cause]:
     for value in (meta.get("labels") or {}).values():
-        if not isinstance(value, str):
-            raise bad_request(
-                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
-            )
         if len(value) > 63:
             yield _wrong("metadata.labels", value, "must be no more than 63 bytes")
         elif not _VALUE.fullmatch(value):
             yield _wrong("metadata.labels", value, _VALUE_TEXT)
-    for value in (meta.get("annotations") or {}).values():
-        if not isinstance(value, str):
-            text = "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.annotations of type string"
-            raise bad_request(text)
 
 
 def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from console.practice import managed_fields, patch, validation
+from console.practice import managed_fields, patch, schema, validation
 from console.practice.bodies import decode, media_type, read_object
 from console.practice.lifecycle import copy_of
 from console.practice.listing import selection
@@ -30,6 +30,8 @@ class Change:
     body: bytes
     content_type: str
     agent: str
+    warnings: list[str] = field(default_factory=list)
+    """What the client should be told although its request is carried out."""
 
     @property
     def served(self) -> Served:
@@ -67,13 +69,13 @@ class Changes:
         target, resource = change.target, change.served.resource
         if target.name:
             return self._act(change)
-        obj = read_object(decode(change.body, change.content_type), change.served, target)
+        obj = self._read(change, decode(change.body, change.content_type))
         return Result(self._create(change, resource, obj, managed_fields.UPDATE), created=True)
 
     def replace(self, change: Change) -> Result:
         """PUT of a whole object."""
         target, resource = change.target, change.served.resource
-        obj = read_object(decode(change.body, change.content_type), change.served, target)
+        obj = self._read(change, decode(change.body, change.content_type))
         old = self._storage.find(resource, target.namespace, target.name)
         if old is None:
             raise not_found(resource, target.name)
@@ -95,7 +97,7 @@ class Changes:
         given = patched.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict(resource, target.name)
-        new = read_object(patched, change.served, target)
+        new = self._read(change, patched)
         return Result(self._update(change, new, old))
 
     def delete(self, change: Change) -> Result:
@@ -117,6 +119,20 @@ class Changes:
                 meta = obj["metadata"]
                 deleted.append(self._storage.delete(resource, meta.get("namespace"), meta["name"], **options))
         return deleted
+
+    def _read(self, change: Change, body: Any) -> Object:
+        """Return the object of a body as it is stored; unknown fields are dropped with a warning, or refused."""
+        served = change.served
+        obj = read_object(body, served, change.target)
+        unknown = [f'unknown field "{path}"' for path in schema.conform(served, obj)]
+        directive = change.query.get("fieldValidation", "Warn")
+        if unknown and directive == "Strict":
+            kind = served.resource.kind
+            text = f'{kind} in version "{served.version}" cannot be handled as a {kind}: strict decoding error: '
+            raise bad_request(text + ", ".join(unknown))
+        if directive == "Warn":
+            change.warnings.extend(unknown)
+        return served.inward(obj)
 
     def _create(self, change: Change, resource: Any, obj: Object, operation: str) -> Object:
         meta = obj["metadata"]
@@ -142,6 +158,12 @@ class Changes:
             details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
             raise ApiError(422, "Invalid", text, details)
         applied = read_object(body, change.served, target)
+        unknown = schema.conform(change.served, applied)
+        if unknown:
+            place = f"{target.namespace}/{target.name}; {change.served.api_version}, Kind={resource.kind}"
+            text = f"failed to create typed patch object ({place}): .{unknown[0]}: field not declared in schema"
+            raise ApiError(500, "", text)
+        applied = change.served.inward(applied)
         if applied["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         applied["metadata"].pop("creationTimestamp", None)

@@ -1,0 +1,176 @@
+"""The fields every served kind has, and what may stand in them: unknown fields are dropped, wrong types refused.
+
+``data/fields.txt`` holds one line per type of the published API: its name, then its fields with their types; a field
+without one is a string. It is read at the first write.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from console.practice.refusal import ApiError, Cause, Object, bad_request, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.practice.serving import Served
+
+_PACKAGES = {
+    "": "core",
+    "rbac.authorization.k8s.io": "rbac",
+    "scheduling.k8s.io": "scheduling",
+    "storage.k8s.io": "storage",
+    "coordination.k8s.io": "coordination",
+    "networking.k8s.io": "networking",
+    "discovery.k8s.io": "discovery",
+    "events.k8s.io": "events",
+    "jobset.x-k8s.io": "jobset",
+    "kueue.x-k8s.io": "kueue",
+}
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
+_GO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_CRD_QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_KEPT_WHEN_EMPTY = frozenset({"containers", "rules"})
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_quantity(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(_QUANTITY.fullmatch(value))
+    return _is_whole(value) or isinstance(value, float)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "time": lambda value: isinstance(value, str),
+    "bytes": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int32": _is_whole,
+    "int64": _is_whole,
+    "float": lambda value: _is_whole(value) or isinstance(value, float),
+    "quantity": _is_quantity,
+    "int-or-string": lambda value: isinstance(value, str) or _is_whole(value),
+    "any": lambda value: True,
+}
+_OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number"}
+
+
+@cache
+def _types() -> dict[str, dict[str, str]]:
+    """Return type -> field -> type of the field."""
+    types = {}
+    text = files("console.practice").joinpath("data", "fields.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        name, _, listed = line.partition(": ")
+        pairs = (one.partition(" ") for one in listed.split(", ") if one)
+        types[name] = {key: kind or "string" for key, _, kind in pairs}
+    return types
+
+
+def conform(served: Served, obj: Object) -> list[str]:
+    """Drop from a draft what its kind does not have and what is null; return the paths of the unknown fields.
+
+    ApiError 400 (422 for custom kinds) for a value of the wrong type.
+    """
+    package = _PACKAGES.get(served.group, served.group.split(".")[0])
+    root = f"{package}.{served.version}.{served.resource.kind}"
+    if root not in _types():
+        return []
+    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")))
+    walk.struct(obj, root, "")
+    return walk.unknown
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One object on its way through the tables."""
+
+    served: Served
+    name: str
+    unknown: list[str] = field(default_factory=list)
+
+    def struct(self, obj: Object, kind: str, path: str) -> None:
+        fields = _types()[kind]
+        for key in list(obj):
+            place = f"{path}.{key}" if path else key
+            if key not in fields:
+                self.unknown.append(place)
+                del obj[key]
+            elif obj[key] is None or (not obj[key] and self._vanishes(key, fields[key])):
+                del obj[key]
+            else:
+                self.value(obj[key], fields[key], place, kind)
+
+    def _vanishes(self, key: str, kind: str) -> bool:
+        """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
+        return kind.startswith(("[]", "{}")) and not self.served.resource.custom and key not in _KEPT_WHEN_EMPTY
+
+    def value(self, value: Any, kind: str, path: str, owner: str) -> None:
+        if kind.startswith("[]"):
+            if not isinstance(value, list):
+                raise self._wrong(value, kind, path, owner)
+            for at, item in enumerate(value):
+                self.value(item, kind[2:], f"{path}[{at}]", owner)
+        elif kind.startswith("{}"):
+            if not isinstance(value, dict):
+                raise self._wrong(value, kind, path, owner)
+            for key, item in value.items():
+                self.value(item, kind[2:], f"{path}.{key}", owner)
+        elif kind in _CHECKS:
+            if not _CHECKS[kind](value):
+                raise self._wrong(value, kind, path, owner)
+        elif not isinstance(value, dict):
+            raise self._wrong(value, kind, path, owner)
+        else:
+            self.struct(value, kind, path)
+
+    def _wrong(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+        return (
+            self._wrong_custom(value, kind, path)
+            if self.served.resource.custom
+            else self._wrong_built_in(value, kind, path, owner)
+        )
+
+    def _wrong_custom(self, value: Any, kind: str, path: str) -> ApiError:
+        if kind == "quantity" and isinstance(value, str):
+            text = f"Invalid value: \"{value}\": {path} in body should match '{_CRD_QUANTITY}'"
+            return invalid(self.served.resource, self.name, [Cause(path, text, "FieldValueInvalid")])
+        given = _word(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
+        wanted = "array" if kind.startswith("[]") else _OPENAPI.get(kind, "string" if kind in _CHECKS else "object")
+        text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
+        return invalid(self.served.resource, self.name, [Cause(path, text, "FieldValueTypeInvalid")])
+
+    def _wrong_built_in(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+        name = self.served.resource.kind
+        head = f'{name} in version "{self.served.version}" cannot be handled as a {name}: '
+        if kind == "quantity" and isinstance(value, str):
+            return bad_request(head + _GO_QUANTITY)
+        given = _word(value, ("bool", "number", "number", "array", "object", "string", "null"))
+        plain = re.sub(r"\[\d+\]", "", path)
+        text = f"json: cannot unmarshal {given} into Go struct field {owner.rpartition('.')[2]}.{plain} of type "
+        return bad_request(head + text + _go_type(kind))
+
+
+def _word(value: Any, words: tuple[str, ...]) -> str:
+    """Return what a kind of value is called: words for truth, whole and other numbers, lists, maps, text, nothing."""
+    kinds = (bool, int, float, list, dict, str)
+    return next((word for one, word in zip(kinds, words, strict=False) if isinstance(value, one)), words[-1])
+
+
+def _go_type(kind: str) -> str:
+    if kind.startswith("[]"):
+        return "[]" + _go_type(kind[2:])
+    if kind.startswith("{}"):
+        return "map[string]" + _go_type(kind[2:])
+    if kind in _CHECKS:
+        return {"quantity": "resource.Quantity", "time": "v1.Time", "float": "float64"}.get(kind, kind)
+    return kind.partition(".")[2] if kind.count(".") == 2 else "v1." + kind.partition(".")[2]
