@@ -143,7 +143,7 @@ class Form(VerticalScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Previous field", show=False, id="form.previous"),
         Binding("down", "step(1)", "Next field", show=False, id="form.next"),
-        Binding("ctrl+r", "reset", "Default", id="form.reset", tooltip="Put the default back into this field"),
+        Binding("ctrl+g", "reset", "Default", id="form.reset", tooltip="Put the default back into this field"),
     ]
 
     @dataclass

@@ -12,11 +12,12 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.ink import Inked
-from screens.wording import Run
 
 if TYPE_CHECKING:
     from textual import events
     from textual.geometry import Size
+
+    from screens.wording import Run
 
 A_LINE = 32
 CELL = 2

@@ -1,0 +1,157 @@
+"""Jobs: what runs, how far it is, whether it is healthy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from screens import wording
+from screens.base import LiveScreen
+from screens.shell import open_shell
+from screens.stopping import stop_jobs
+from screens.widgets.column import Column, since
+from screens.widgets.job_line import JobLine, attempt_cell, last_cell, place_words, ranks_cell, state_cell
+from screens.widgets.notice import Notice
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table import ResourceTable
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+    from console.models.fleet import Fleet
+    from screens.widgets.listing import RowKey
+
+
+class JobTable(ResourceTable[JobLine]):
+    """JobSets, the live ones first."""
+
+    NOUN = "job"
+    EMPTY = Notice("No jobs.", "n launches one.")
+    COLUMNS: ClassVar = (
+        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), least=12, most=44,
+               sort=lambda line: line.jobset.name),
+        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
+               sort=lambda line: line.jobset.key),
+        Column("OWNER", lambda line: Run(line.jobset.owner, "dim"), least=5, most=12, drop=5,
+               sort=lambda line: line.jobset.owner),
+        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=3,
+               sort=lambda line: line.jobset.recipe),
+        Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
+        Column("RANKS", ranks_cell, width=7, right=True, sort=lambda line: line.jobset.ranks, down=True),
+        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
+               sort=lambda line: line.jobset.gpus, down=True),
+        Column("TRY", attempt_cell, width=4, right=True, drop=2, sort=lambda line: line.jobset.restarts, down=True),
+        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=4,
+               sort=lambda line: line.jobset.queue),
+        Column("LAST", last_cell, fill=True, least=10),
+        since("AGE", lambda line: line.jobset.created),
+    )  # fmt: skip
+
+    def row_text(self, row: JobLine) -> str:
+        """Names, state, recipe, queue."""
+        jobset = row.jobset
+        return f"{jobset.namespace} {jobset.name} {jobset.owner} {jobset.recipe} {jobset.state} {jobset.queue}"
+
+
+class JobsScreen(LiveScreen):
+    """All JobSets; the whole reason of the one under the cursor at the bottom."""
+
+    CSS_PATH = "jobs.tcss"
+    KINDS = ("jobsets", "pods", "workloads")
+    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "log", "Log", id="jobs.log", tooltip="The log of rank 0, live"),
+        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in the pod of rank 0"),
+        Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
+        Binding("n", "launch", "Launch", id="jobs.launch", tooltip="Start another job"),
+        Binding("w", "why", "Why", id="jobs.why", tooltip="Show or hide the whole reason"),
+        Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
+    ]
+
+    table = getters.query_one(JobTable)
+    reason = getters.query_one("#reason", SentenceLine)
+
+    def body(self) -> ComposeResult:
+        """The table and the reason."""
+        yield JobTable()
+        yield SentenceLine(id="reason")
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Live jobs first, newest first; finished ones below."""
+        ordered = sorted(fleet.jobsets.values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
+        rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet) for jobset in ordered}
+        self.table.show_rows(rows, fleet.links.get("jobsets"))
+        self._tell_reason()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the reason has fewer lines."""
+        self.set_class(event.size.height < 30, "-low")
+
+    @on(ResourceTable.Highlighted)
+    def _tell_reason(self) -> None:
+        line = self.table.row
+        if line is None:
+            self.reason.runs = ()
+            return
+        runs = [wording.job_glyph(line.jobset.state), Run(f" {line.jobset.name} ", "strong"), Run(line.jobset.state)]
+        for words in (line.why.sentence, line.jobset.failure, place_words(line)):
+            if words and wording.sentence(words) not in "".join(run.text for run in runs):
+                runs.append(Run(f"  {wording.sentence(words)}"))
+        api_text = wording.sentence(line.why.api_text)
+        if api_text and api_text not in line.why.sentence:
+            runs.append(Run(f"  In the cluster's words: “{api_text}”", "dim"))
+        self.reason.runs = tuple(runs)
+
+    @on(ResourceTable.Opened)
+    def open_job(self, event: ResourceTable.Opened) -> None:
+        """Everything about that job."""
+        event.stop()
+        self.app.open_page("job", *event.key)
+
+    def action_log(self) -> None:
+        """The log of the job under the cursor."""
+        if self.table.cursor:
+            self.app.open_page("job", *self.table.cursor, "log")
+
+    def action_shell(self) -> None:
+        """A shell in rank 0 of the job under the cursor."""
+        line = self.table.row
+        if line is None:
+            return
+        running = [rank.pod for rank in line.ranks if rank.pod and rank.phase == "Running"]
+        if running:
+            self._shell(running[0].namespace, running[0].name)
+        else:
+            self.notify(f"{line.jobset.name} has no running pod.", severity="warning", markup=False)
+
+    @work(group="actions")
+    async def _shell(self, namespace: str, pod: str) -> None:
+        await open_shell(self, namespace, pod)
+
+    def action_stop(self) -> None:
+        """Stop the marked jobs, or the one under the cursor."""
+        chosen = [(key[0], key[1]) for key in self.table.chosen]
+        if chosen:
+            self._stop(chosen)
+
+    @work(group="actions")
+    async def _stop(self, keys: list[tuple[str, str]]) -> None:
+        if await stop_jobs(self, keys):
+            self.table.clear_marks()
+
+    def action_launch(self) -> None:
+        """To the launch screen."""
+        self.app.switch_mode("launch")
+
+    def action_why(self) -> None:
+        """Shows or hides the whole reason."""
+        self.reason.display = not self.reason.display
+
+    def action_manifest(self) -> None:
+        """The JobSet as YAML."""
+        if self.table.cursor:
+            self.app.open_page("manifest", "JobSet", *self.table.cursor)

@@ -1,0 +1,35 @@
+"""What controllers reported, newest first."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from console.models.event import Event
+from screens import wording
+from screens.widgets.column import Column, since
+from screens.widgets.notice import Notice
+from screens.widgets.table import ResourceTable
+from screens.wording import Run
+
+
+def _type(event: Event) -> Run:
+    return Run("⚠", "waits") if event.type == "Warning" else Run("·", "dim")
+
+
+class EventTable(ResourceTable[Event]):
+    """Events of one job, or of anything."""
+
+    NOUN = "event"
+    EMPTY = Notice("No events.", "The API server forgets them after an hour.")
+    COLUMNS: ClassVar = (
+        since("AGO", lambda event: event.last),
+        Column("", _type, width=1),
+        Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
+        Column("OBJECT", lambda event: Run(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2),
+        Column("×", lambda event: Run(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3),
+        Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
+    )
+
+    def row_text(self, row: Event) -> str:
+        """Reason, object and message."""
+        return f"{row.reason} {row.kind} {row.object_name} {row.message}"

@@ -1,0 +1,116 @@
+"""What is said above a job, and what its parts wait for (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.job import JobState
+from console.models.ranks import first_failure
+from screens import wording
+from screens.widgets.job_line import attempt_cell, failure_words, place_words, ranks_cell, state_cell
+from screens.widgets.line import runs_of
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from console.models.event import Event
+    from console.models.pod import Pod
+    from screens.widgets.job_line import JobLine
+    from screens.widgets.listing import RowKey
+    from screens.wording import Cell
+
+
+def head(line: JobLine | None, key: tuple[str, str], *, gone: bool) -> list[Run]:
+    """State and numbers of a job in one line."""
+    if line is None:
+        return [Run("◐ ", "waits"), Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: not seen yet", "dim")]
+    jobset = line.jobset
+    runs = [Run("○ ", "dim"), Run("gone", "dim")] if gone else runs_of(state_cell(line))
+    parts: list[tuple[str, Cell]] = [
+        ("", Run(jobset.name, "strong")),
+        ("", jobset.recipe or "JobSet"),
+        ("ranks", ranks_cell(line)),
+        ("GPUs", str(jobset.gpus)),
+        ("try", attempt_cell(line)),
+        ("queue", jobset.queue or "none"),
+        ("priority", jobset.priority_class),
+        ("owner", jobset.owner),
+        ("namespace", jobset.namespace),
+        ("age", wording.age(line.fleet.at - jobset.created) if jobset.created else ""),
+    ]
+    for label, cell in parts:
+        values = runs_of(cell)
+        if any(run.text for run in values):
+            # The spaces inside a part do not break, so a label stays with its value.
+            runs += [Run("  "), Run(f"{label}\u00a0" if label else "", "dim"), *values]
+    return runs
+
+
+def told(line: JobLine | None, *, gone: bool) -> list[Run]:
+    """Why it is as it is, in sentences."""
+    if line is None:
+        return [Run("Waits for the JobSet to appear in the cluster.", "dim")]
+    if gone:
+        return [Run("The JobSet has been deleted; this is what was last seen of it.", "waits")]
+    runs: list[Run] = []
+    first = first_failure(line.jobset, line.fleet)
+    if first is not None:
+        when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
+        where = f" on {first.node}" if first.node else ""
+        runs.append(Run(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
+    for words in (line.why.sentence, line.jobset.failure):
+        clean = wording.sentence(words)
+        if clean and clean not in "".join(run.text for run in runs):
+            runs.append(Run(f"{clean} "))
+    api_text = wording.sentence(line.why.api_text)
+    if api_text and api_text not in line.why.sentence:
+        runs.append(Run(f"“{api_text}”", "dim"))
+    if not runs:
+        runs.append(Run(_well(line), "dim"))
+    return runs
+
+
+def _well(line: JobLine) -> str:
+    place = place_words(line)
+    if line.jobset.state is JobState.SUCCEEDED:
+        return "Done."
+    return f"All is well, {place}." if place else "All is well."
+
+
+def rank_waits(rank: int, pod: Pod | None) -> str:
+    """What the log of a rank waits for; empty once its container has started."""
+    if pod is None:
+        return f"rank {rank} waits for its pod"
+    main = pod.main
+    if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
+        return ""
+    why = pod.unschedulable or pod.message or (main.message if main else "")
+    return f"rank {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
+
+
+def nccl_waits(line: JobLine) -> str:
+    """What the NCCL panel waits for while there is no table."""
+    jobset = line.jobset
+    if jobset.state is JobState.PENDING:
+        return f"The test has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
+    if jobset.finished:
+        return "No NCCL table was printed in this job."
+    first = line.ranks[0].pod if line.ranks else None
+    waits = rank_waits(0, first)
+    if waits:
+        return f"The test has not started: {waits}"
+    up = f"{line.up} of {wording.count(jobset.ranks, 'rank')} up"
+    if jobset.recipe.startswith("nccl"):
+        return f"Waits for the first table: {up}."
+    return f"No NCCL table in the log of rank 0 so far ({up})."
+
+
+def events_of(line: JobLine) -> dict[RowKey, Event]:
+    """What was reported of the job, its Jobs, its pods and its Workload, newest first."""
+    fleet, jobset = line.fleet, line.jobset
+    workload = fleet.workload_of(jobset)
+    uids = {jobset.uid, workload.uid if workload else jobset.uid}
+    uids |= {job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ())}
+    uids |= {pod.uid for pod in fleet.pods_by_jobset.get(jobset.uid, ())}
+    found = [event for uid in uids if uid for event in fleet.events_by_object.get(uid, ())]
+    found.sort(key=lambda event: (-event.last, event.name))
+    return {(event.namespace, event.name): event for event in found}

@@ -1,0 +1,111 @@
+"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from console.models.why_job import why_jobset
+
+from console.models.job import JobState
+from console.models.ranks import Rank, first_failure, ranks
+from screens import wording
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.why import Why
+    from screens.wording import Cell
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """A JobSet in one picture; what follows from the picture is worked out when the line is drawn."""
+
+    jobset: JobSet
+    fleet: Fleet
+
+    @cached_property
+    def ranks(self) -> tuple[Rank, ...]:
+        """All its ranks."""
+        return ranks(self.jobset, self.fleet)
+
+    @cached_property
+    def why(self) -> Why:
+        """Why it does not run, or not well."""
+        return why_jobset(self.jobset, self.fleet)
+
+    @property
+    def up(self) -> int:
+        """Ranks whose pod is ready, or has done its work."""
+        return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
+
+    @property
+    def ink(self) -> str:
+        """Finished jobs are dimmer."""
+        return "dim" if self.jobset.finished else ""
+
+
+def state_cell(line: JobLine) -> Cell:
+    """Glyph and word."""
+    state = line.jobset.state
+    glyph = wording.job_glyph(state)
+    return [glyph, Run(f" {state}", "bad" if state is JobState.FAILED else line.ink)]
+
+
+def ranks_cell(line: JobLine) -> Cell:
+    """Ranks that are up, of all."""
+    total = line.jobset.ranks
+    if line.jobset.finished or line.jobset.state is JobState.PENDING:
+        return Run(f"{total}", "dim")
+    return Run(f"{line.up}/{total}", "ok" if line.up == total else "waits")
+
+
+def attempt_cell(line: JobLine) -> Cell:
+    """Which attempt this is, of how many."""
+    jobset = line.jobset
+    if not jobset.restarts and not jobset.max_restarts:
+        return Run("1", "dim")
+    return Run(f"{jobset.restarts + 1}/{jobset.max_restarts + 1}", "waits" if jobset.restarts else line.ink)
+
+
+def failure_words(rank: Rank) -> str:
+    """The failure of a rank: "rank 1: OOMKilled (137)"."""
+    ended = rank.ended
+    reason = (ended.reason if ended else "") or rank.status
+    code = f" ({rank.exit_code})" if rank.exit_code is not None else ""
+    return f"rank {rank.number}: {reason}{code}"
+
+
+def place_words(line: JobLine) -> str:
+    """Where it runs: the smallest place that holds all its nodes."""
+    nodes = [line.fleet.nodes[("", rank.node)] for rank in line.ranks if ("", rank.node) in line.fleet.nodes]
+    if not nodes:
+        return ""
+    if len({node.name for node in nodes}) == 1:
+        return f"on {nodes[0].name}"
+    subblocks = {node.subblock for node in nodes}
+    blocks = sorted({node.block for node in nodes if node.block})
+    where = f"subblock {subblocks.pop()}" if len(subblocks) == 1 and "" not in subblocks else ""
+    if not where and blocks:
+        where = f"block {blocks[0]}" if len(blocks) == 1 else f"{len(blocks)} blocks"
+    hosts = wording.count(len({node.name for node in nodes}), "node")
+    return f"on {hosts} of {where}" if where else f"on {hosts}"
+
+
+def last_cell(line: JobLine) -> Cell:
+    """What matters most about it now: why it waits, what failed first, or where it runs."""
+    state = line.jobset.state
+    if state is JobState.SUCCEEDED:
+        took = line.jobset.finished_at - line.jobset.created
+        return Run(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
+    if state in {JobState.FAILED, JobState.RESTARTING}:
+        first = first_failure(line.jobset, line.fleet)
+        if first:
+            return Run(failure_words(first), "bad" if state is JobState.FAILED else "waits")
+    told = wording.sentence(line.why.sentence)
+    if told:
+        return Run(told, line.ink)
+    return Run(place_words(line), "dim")

@@ -1,0 +1,66 @@
+"""A line of tabs, each with the key that opens it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.ink import Inked
+
+if TYPE_CHECKING:
+    from textual import events
+
+
+class Tab(NamedTuple):
+    """One tab: its name in code, its key, its title, and what it has to tell."""
+
+    name: str
+    key: str
+    title: str
+    note: str = ""
+
+
+class TabStrip(Inked):
+    """The line; a click opens a tab."""
+
+    DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
+
+    tabs: reactive[tuple[Tab, ...]] = reactive(())
+    here: reactive[str] = reactive("")
+
+    @dataclass
+    class Picked(Message):
+        """A tab was clicked."""
+
+        name: str
+
+    def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        parts = []
+        for tab in self.tabs:
+            note = f" {tab.note}" if tab.note else ""
+            parts.append((tab.name, [(f" {tab.key} ", "key"), (tab.title, "text"), (f"{note} ", "dim")]))
+        return parts
+
+    def render_line(self, y: int) -> Strip:
+        """The tabs, the open one on another ground."""
+        segments: list[Segment] = []
+        for name, pieces in self._parts():
+            here = name == self.here
+            back = self.ground("here") if here else self.ground("bar")
+            segments += [Segment(text, back + self.ink("here" if here else ink)) for text, ink in pieces]
+            segments.append(Segment(" ", self.ground("bar")))
+        return Strip(segments).adjust_cell_length(self.size.width, self.ground("bar"))
+
+    def on_click(self, event: events.Click) -> None:
+        """Says which tab is under the mouse."""
+        left = 0
+        for name, pieces in self._parts():
+            left += sum(len(text) for text, _ in pieces) + 1
+            if event.x < left:
+                self.post_message(self.Picked(name))
+                return
