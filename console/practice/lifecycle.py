@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.practice.refusal import ApiError, Object
-from console.practice.resources import PODS
+from console.practice.resources import NAMESPACES, NODES, PODS, SECRETS
 
 if TYPE_CHECKING:
     from console.practice.resources import Resource
@@ -23,6 +24,33 @@ def copy_of(obj: Object) -> Object:
 def timestamp(seconds: float) -> str:
     """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
+    """Give a new object what the API gives one: no status but its first, generation 1, no deletion."""
+    meta = obj["metadata"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        meta.pop(name, None)
+    if resource.generation:
+        meta["generation"] = 1
+    if resource.status and not keep_status and resource is not NODES:
+        obj.pop("status", None)
+    if resource is PODS:
+        obj.setdefault("status", {}).setdefault("phase", "Pending")
+    if resource is NAMESPACES:
+        obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+        obj.setdefault("status", {}).setdefault("phase", "Active")
+    encode_text(resource, obj)
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+
+
+def encode_text(resource: Resource, obj: Object) -> None:
+    """Turn the stringData of a secret into data, which is all that is ever read back."""
+    if resource is not SECRETS:
+        return
+    obj.setdefault("type", "Opaque")
+    for key, text in obj.pop("stringData", {}).items():
+        obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
 
 def wish(obj: Object) -> Object:

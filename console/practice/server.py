@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from console.practice import discovery, reviews, visibility
+from console.practice.answers import bytes_answer, json_answer, plain, status_answer
 from console.practice.authn import (
     ANONYMOUS,
     Account,
@@ -28,37 +25,17 @@ from console.practice.refusal import ApiError, Object
 from console.practice.serving import NoSuchPathError, Target, flag, no_such_path, parse_path
 from console.practice.streams import Streams
 from console.practice.watching import Watch, Wish
-from console.practice.writing import Change, Changes, Result
+from console.practice.writing import Change, Changes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from console.practice.faults import Fault
     from console.practice.storage import Runtime, Storage
 
 _LARGEST_BODY = 3 * 1024 * 1024
-_WORTH_GZIP = 128 * 1024
-"""Bytes from which an answer is compressed for who asks for it."""
 _STREAMS = ("log", "exec", "attach", "portforward")
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-@dataclass(slots=True)
-class Fault:
-    """An answer to give instead of the right one, so many times: for tests of what a client does then."""
-
-    status: int
-    reason: str = "InternalError"
-    message: str = "an injected fault"
-    path: str = ""
-    """Only for paths that contain this."""
-    method: str = ""
-    times: int = 1
-    retry_after: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def meets(self, method: str, path: str) -> bool:
-        """Whether this request gets it."""
-        return self.times > 0 and self.path in path and self.method in ("", method)
 
 
 class ApiServer:
@@ -138,19 +115,19 @@ class ApiServer:
         except NoSuchPathError as refusal:
             if refusal.plain:
                 return web.Response(status=404, text="404 page not found\n")
-            return _status_response(refusal)
+            return status_answer(refusal)
         except ApiError as refusal:
-            return _status_response(refusal)
+            return status_answer(refusal)
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {_LARGEST_BODY}"
-            return _status_response(ApiError(413, "RequestEntityTooLarge", text))
+            return status_answer(ApiError(413, "RequestEntityTooLarge", text))
 
     def _injected(self, request: web.Request) -> web.StreamResponse | None:
         for fault in self.faults:
             if fault.meets(request.method, request.path_qs):
                 fault.times -= 1
                 details: Object = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
-                answer = _status_response(ApiError(fault.status, fault.reason, fault.message, details))
+                answer = status_answer(ApiError(fault.status, fault.reason, fault.message, details))
                 answer.headers.update(fault.headers)
                 return answer
         return None
@@ -158,7 +135,7 @@ class ApiServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path
         if path in ("/healthz", "/livez", "/readyz", "/version", "/version/"):
-            return _plain(path)
+            return plain(path)
         account = self._account(request)
         target = parse_path(path)
         if account is ANONYMOUS and (target is None or reviews.is_review(target)):
@@ -166,13 +143,13 @@ class ApiServer:
             raise ApiError(403, "Forbidden", text)
         if target is None:
             accept = request.headers.get("Accept", "")
-            return _json(*discovery.answer(path, accept))
+            return json_answer(*discovery.answer(path, accept))
         if request.method == "POST" and reviews.is_review(target):
             answer = reviews.review(target, await _decoded(request), account)
-            return _json(answer, status=201)
+            return json_answer(answer, status=201)
         if target.group == visibility.GROUP:
             check_access(account, "get", target)
-            return _json(visibility.pending(self._storage, target, request.query))
+            return json_answer(visibility.pending(self._storage, target, request.query))
         served = target.served
         if target.subresource in _STREAMS and served.resource.plural == "pods":
             return await self._streams.answer(request, target, account)
@@ -206,7 +183,7 @@ class ApiServer:
             body = writer.one(self._storage.get(served.resource, target.namespace, target.name))
         else:
             body = writer.many(*self._lists.page(served.resource, target.namespace, query))
-        return await _bytes_response(request, body)
+        return await bytes_answer(request, body)
 
     async def _watch(self, request: web.Request, wish: Wish, writer: Writer) -> web.StreamResponse:
         if self.gone_as_status and wish.version:
@@ -239,8 +216,8 @@ class ApiServer:
         change = Change(target, request.query, body, content_type, headers.get("User-Agent", ""))
         writer = Writer(self._storage, target.served, negotiate(headers.get("Accept", "")))
         if verb == "deletecollection":
-            deleted = self._changes.delete_collection(change)
-            return await _bytes_response(request, writer.many(deleted, {"resourceVersion": str(self._storage.version)}))
+            objects = self._changes.delete_collection(change)
+            return await bytes_answer(request, writer.many(objects, {"resourceVersion": str(self._storage.version)}))
         if target.name == "" and verb != "create":
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         act = {
@@ -251,11 +228,13 @@ class ApiServer:
         }[verb]
         result = act(change)
         if result.gone and target.plural != "pods":
-            return _json(_deleted(target, result), status=200)
+            return json_answer(deleted(target, result.object["metadata"]["uid"]), status=200)
         if target.subresource in ("binding", "eviction"):
-            return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+            return json_answer(
+                {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
+            )
         status = 201 if result.created else 200
-        response = await _bytes_response(request, writer.one(result.object), status)
+        response = await bytes_answer(request, writer.one(result.object), status)
         for warning in change.warnings:
             text = warning.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.add("Warning", f'299 - "{text}"')
@@ -275,44 +254,3 @@ def _has_subresource(target: Target) -> bool:
         ("pods", "eviction"),
         ("namespaces", "finalize"),
     )
-
-
-def _deleted(target: Target, result: Result) -> Object:
-    details = {
-        "name": target.name,
-        "group": target.group,
-        "kind": target.plural,
-        "uid": result.object["metadata"]["uid"],
-    }
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {key: value for key, value in details.items() if value},
-    }
-
-
-def _plain(path: str) -> web.Response:
-    if path.startswith("/version"):
-        return _json(discovery.VERSION)
-    return web.Response(text="ok")
-
-
-def _json(body: Object, status: int = 200, content_type: str = "application/json") -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), status=status, headers={"Content-Type": content_type})
-
-
-def _status_response(refusal: ApiError) -> web.Response:
-    response = _json(refusal.to_status(), refusal.status)
-    if refusal.details.get("retryAfterSeconds"):
-        response.headers["Retry-After"] = str(refusal.details["retryAfterSeconds"])
-    return response
-
-
-async def _bytes_response(request: web.Request, body: bytes, status: int = 200) -> web.Response:
-    headers = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
-    if len(body) > _WORTH_GZIP and "gzip" in request.headers.get("Accept-Encoding", ""):
-        headers["Content-Encoding"] = "gzip"
-        body = await asyncio.to_thread(gzip.compress, body, 1)
-    return web.Response(body=body, status=status, headers=headers)

@@ -14,8 +14,10 @@ import msgspec
 
 from console.practice.history import Event, History
 from console.practice.lifecycle import (
+    begin,
     check_preconditions,
     copy_of,
+    encode_text,
     grace_of,
     is_held,
     keep_identity,
@@ -27,7 +29,7 @@ from console.practice.lifecycle import (
     without_status,
 )
 from console.practice.refusal import ApiError, Object, already_exists, conflict, forbidden, not_found
-from console.practice.resources import NAMESPACES, NODES, PODS, Resource
+from console.practice.resources import NAMESPACES, Resource
 from console.practice.runtime import ContainerLog, Runtime
 
 __all__ = ["Admission", "ApiError", "ContainerLog", "Event", "Object", "Operation", "Resource", "Runtime", "Storage"]
@@ -129,13 +131,7 @@ class Storage:
             self._check_namespace(resource, meta["namespace"], meta["name"])
         else:
             meta.pop("namespace", None)
-        if resource.status and not keep_status and resource is not NODES:
-            obj.pop("status", None)
-        if resource is PODS:
-            obj.setdefault("status", {}).setdefault("phase", "Pending")
-        if resource is NAMESPACES:
-            obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-            obj.setdefault("status", {}).setdefault("phase", "Active")
+        begin(resource, obj, keep_status=keep_status)
         meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         for admit in self.admission:
             obj = admit("CREATE", resource, obj, None)
@@ -144,12 +140,6 @@ class Storage:
             raise already_exists(resource, meta["name"])
         meta["creationTimestamp"] = meta.get("creationTimestamp") if keep_status else None
         meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
-        meta.pop("deletionTimestamp", None)
-        meta.pop("deletionGracePeriodSeconds", None)
-        meta.pop("generation", None)
-        if resource.generation:
-            meta["generation"] = 1
-        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
         return obj if dry_run else self._put("ADDED", resource, obj, None)
 
     def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
@@ -169,6 +159,7 @@ class Storage:
         new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
         keep_identity(resource, new, old)
         tidy(new["metadata"])
+        encode_text(resource, new)
         if not subresource:
             for admit in self.admission:
                 new = admit("UPDATE", resource, new, old)

@@ -1,0 +1,24 @@
+"""Answers that are wrong on purpose, for tests of what a client does then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Fault:
+    """An answer to give instead of the right one, so many times."""
+
+    status: int
+    reason: str = "InternalError"
+    message: str = "an injected fault"
+    path: str = ""
+    """Only for paths that contain this."""
+    method: str = ""
+    times: int = 1
+    retry_after: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def meets(self, method: str, path: str) -> bool:
+        """Whether this request gets it."""
+        return self.times > 0 and self.path in path and self.method in ("", method)
