@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import ClientConnectionResetError, web
 
 from console.practice import discovery, reviews, visibility
-from console.practice.answers import bytes_answer, json_answer, plain, status_answer
+from console.practice.answers import bytes_answer, deleted, json_answer, plain, status_answer
 from console.practice.authn import (
     ANONYMOUS,
     Account,
