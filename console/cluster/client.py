@@ -47,6 +47,8 @@ class Client:
         """Close all connections."""
         if self._session:
             await self._session.close()
+            await asyncio.sleep(0)  # aborted TLS transports let go of their sockets in the loop's next turn
+            await asyncio.sleep(0)
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session; proxies of the environment are for servers elsewhere, as is compression."""
