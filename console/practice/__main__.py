@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,13 +63,16 @@ async def _serve(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
     async with cluster:
         _announce(cluster, parent_pipe=parent_pipe)
         if parent_pipe:
-            loop.add_reader(sys.stdin.fileno(), _on_input, over)
+            threading.Thread(target=_wait_for_end, args=(loop, over), daemon=True).start()
         await over.wait()
 
 
-def _on_input(over: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        over.set()
+def _wait_for_end(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    """Read standard input until it ends; a thread, because not everything that can be read can be polled."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    with suppress(RuntimeError):  # the loop is over already
+        loop.call_soon_threadsafe(over.set)
 
 
 def _announce(cluster: PracticeCluster, *, parent_pipe: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 import time
@@ -37,8 +38,8 @@ Scene = Literal["full", "empty"]
 class PracticeCluster:
     """One cluster on a loopback port, from ``start`` to ``stop``; also an async context manager.
 
-    ``scene`` "full" opens in the middle of a working day, "empty" has namespaces and nothing else. Everything it keeps
-    on disk (its kubeconfig, the folders of pods) is in ``folder``, or in a temporary one that goes with it.
+    ``scene`` "full" opens in the middle of a working day, "empty" has machines and queues but no job. Everything it
+    keeps on disk (its kubeconfig, the folders of pods) is in ``folder``, or in a temporary one that goes with it.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class PracticeCluster:
         self.kubelets = Kubelets(self.plane, seed)
         self._seed = seed
         self._own_folder = folder is None
-        self.folder = folder if folder is not None else Path(tempfile.mkdtemp(prefix="a4-practice-"))
+        self.folder = (
+            folder if folder is not None else Path(tempfile.gettempdir()) / f"a4-practice-{secrets.token_hex(6)}"
+        )
         self.runtime = PodRuntime(self.kubelets, self.folder / "pods")
         self.server = ApiServer(self.storage, self.runtime, port=port)
         self.kubeconfig = self.folder / "kubeconfig"
@@ -91,17 +94,17 @@ class PracticeCluster:
             Namespaces(self.plane),
         ):
             self.plane.add(controller)
-        furnish(self.storage, opening=self._opening, seed=self._seed, scene=self._full)
+        furnish(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
         if self._full:
             tell(self.storage, self.clock, self._opening)
         self.clock.play_until(self._opening)
 
     async def start(self) -> None:
         """Open; the kubeconfig is written and ``url`` answers when this returns."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.play_past()
         self.clock.go_live()
         await self.server.start()
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.server.kubeconfig(self.kubeconfig)
         self.server.kubeconfig(self.folder / "reader.kubeconfig", account=self.server.reader)
         self._nodes.beat()

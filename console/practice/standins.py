@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _DATA = Path(__file__).parent / "data"
 _SMI = """#!/bin/sh
-# A recording on 8 x NVIDIA H200 that did nothing; it is not this machine.
+echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
     *topo*) exec cat {topo} ;;
     *--query-gpu*|*-L*) exec cat {csv} ;;

@@ -40,7 +40,7 @@ class AdmissionChain:
             PODS: self._new_pod,
             JOBS: self._new_job,
             JOBSETS: self._new_jobset,
-            CLUSTERQUEUES: kueue.default_cluster_queue,
+            CLUSTERQUEUES: self._new_cluster_queue,
             LOCALQUEUES: lambda queue: queue["spec"].setdefault("stopPolicy", "None"),
             WORKLOADS: self._new_workload,
             NAMESPACES: _new_namespace,
@@ -83,6 +83,10 @@ class AdmissionChain:
         meta = workload["metadata"]
         if IN_USE not in meta.setdefault("finalizers", []):
             meta["finalizers"].append(IN_USE)
+
+    def _new_cluster_queue(self, queue: Object) -> None:
+        kueue.default_cluster_queue(queue)
+        kueue.refuse("vclusterqueue.kb.io", kueue.cluster_queue_faults(queue))
 
     def _changed_job(self, new: Object, old: Object) -> None:
         kueue.refuse("vjob.kb.io", kueue.managed_job_changes(new, old))

@@ -42,6 +42,19 @@ def default_cluster_queue(queue: Object) -> None:
     preemption.setdefault("withinClusterQueue", "Never")
 
 
+def cluster_queue_faults(queue: Object) -> list[Cause]:
+    """Return what is wrong with the quotas of a ClusterQueue."""
+    faults: list[Cause] = []
+    for at, group in enumerate(queue["spec"].get("resourceGroups") or ()):
+        for number, flavor in enumerate(group["flavors"]):
+            names = [item["name"] for item in flavor["resources"]]
+            for place, (name, wanted) in enumerate(zip(names, group["coveredResources"], strict=False)):
+                if name != wanted:
+                    path = f"spec.resourceGroups[{at}].flavors[{number}].resources[{place}].name"
+                    faults.append(invalid(path, name, "must match the name in coveredResources"))
+    return faults
+
+
 def managed_job_faults(job: Object) -> list[Cause]:
     """Return what is wrong with the queue, time limit and topology wish of a new job."""
     marks, faults = labels_of(job), []

@@ -44,6 +44,7 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     _set_priority(pod, storage)
+    _mount_token(pod)
     if any(_EXTENDED in _asked(container) for container in spec["containers"]):
         _tolerate(spec, {"key": _EXTENDED, "operator": "Exists"}, any_effect=True)
     for key in ("not-ready", "unreachable"):
@@ -118,6 +119,25 @@ def _container_faults(container: Object, path: str) -> list[Cause]:
 
 def _asked(container: Object) -> dict[str, Any]:
     return (container.get("resources") or {}).get("requests") or {}
+
+
+def _mount_token(pod: Object) -> None:
+    """Mount the service account's token, as the API server does."""
+    spec = pod["spec"]
+    name = f"kube-api-access-{pod['metadata']['uid'][:5]}"
+    if spec.get("automountServiceAccountToken") is False:
+        return
+    items = [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": items}},
+    ]
+    volume = {"name": name, "projected": {"sources": sources, "defaultMode": 420}}
+    spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+    mount = {"name": name, "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
 
 def _set_priority(pod: Object, storage: Storage) -> None:

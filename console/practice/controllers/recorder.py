@@ -51,7 +51,9 @@ class Recorder:
         if now < self._clock.live_from - _KEPT_SECONDS:
             return
         self._forget(now)
-        same = (about["metadata"]["uid"], kind, reason, message, source, field)
+        same: tuple[str, ...] = (about["metadata"]["uid"], kind, reason, message, source, field)
+        if _is_series(source):  # these count a repeat only while the object is as it was
+            same += (str(about["metadata"].get("resourceVersion")),)
         namespace = about["metadata"].get("namespace") or "default"
         if same in self._known:
             self._repeat(namespace, self._known[same], now)

@@ -25,6 +25,8 @@ _UNRESOLVABLE = (
     "node(s) didn't match pod affinity rules",
 )
 """Reasons that evicting other pods would not change."""
+_PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""Labels of its node that a pod gets when it is bound."""
 
 
 class Scheduler(Controller):
@@ -138,7 +140,13 @@ class Scheduler(Controller):
     def _bind(self, pod: Object, node: Object) -> None:
         name = node["metadata"]["name"]
         key = key_of(pod)
-        self.storage.modify(PODS, *key, lambda obj: obj["spec"].update(nodeName=name))
+        places = {label: labels_of(node)[label] for label in _PLACES if label in labels_of(node)}
+
+        def bind(obj: Object) -> None:
+            obj["spec"]["nodeName"] = name
+            obj["metadata"].setdefault("labels", {}).update(places)
+
+        self.storage.modify(PODS, *key, bind, subresource="binding")
         self.storage.modify(PODS, *key, lambda obj: self._note(obj, "True"), subresource="status")
         text = f"Successfully assigned {key[0]}/{key[1]} to {name}"
         self.record(pod, "Normal", "Scheduled", text, source="default-scheduler", action="Binding")

@@ -34,10 +34,10 @@ class Machine:
 
 
 def machines() -> list[Machine]:
-    """Return all machines: 16 reserved in two blocks of four subblocks, 4 spot, 3 without GPUs."""
+    """Return all machines: 16 reserved in two blocks of two subblocks, 4 spot, 3 without GPUs."""
     found = []
     for number in range(16):
-        block, subblock = number // 8, number // 2
+        block, subblock = number // 8, number // 4
         found.append(
             Machine(RESERVED_POOL, number, "standard", f"blk-{block}", f"sub-{subblock}", f"host-{number:04d}")
         )
@@ -53,10 +53,11 @@ def name_of(machine: Machine) -> str:
     return f"{stem}-{suffix}-{machine.number:04d}"
 
 
-def build_node(machine: Machine, now: float, seed: int) -> Object:
-    """Return the node of a machine, ready or not, with its status."""
+def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Object:
+    """Return the node of a machine with its status; ``faults`` says whether some have one."""
     choice = random.Random(f"{seed} {machine.pool} {machine.number}")
-    ready = not (machine.pool == SPOT_POOL and machine.number == STARTING)
+    place = (machine.pool, machine.number)
+    ready = not (faults and place == (SPOT_POOL, STARTING))
     born = now - (41 * _DAY if machine.pool != SPOT_POOL else 1.5 * _DAY) - machine.number * 61
     if not ready:
         born = now - 100
@@ -66,11 +67,11 @@ def build_node(machine: Machine, now: float, seed: int) -> Object:
         "podCIDR": f"10.60.{machine.number}.0/24",
     }
     if machine.pool != SYSTEM_POOL:
-        labels |= _scan(machine, now, choice)
+        labels |= _scan(machine, now, choice) if faults else {}
         spec["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
-    if (machine.pool, machine.number) == (RESERVED_POOL, MAINTENANCE):
+    if faults and place == (RESERVED_POOL, MAINTENANCE):
         labels[_GKE + "scheduled-maintenance-time"] = str(int(now + _MAINTENANCE_AFTER))
-    if (machine.pool, machine.number) == (RESERVED_POOL, FAULTY):
+    if faults and place == (RESERVED_POOL, FAULTY):
         spec["unschedulable"] = True
         labels[_GKE + "fault-behavior"] = "PERFORMANCE"
     return {

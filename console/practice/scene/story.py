@@ -88,14 +88,12 @@ _JOBS: tuple[tuple[float, Job], ...] = (
 )  # fmt: skip
 
 
-def furnish(storage: Storage, *, opening: float, seed: int, scene: bool) -> None:
-    """Create what is there before the story: everything for a scene, the bare cluster without."""
-    for resource, obj in (*bare(), *(queues() if scene else ())):
+def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
+    """Create what is there before the story: namespaces, queues and machines, with or without faulty ones."""
+    for resource, obj in (*bare(), *queues()):
         storage.create(resource, _dated(obj, opening), keep_status=True)
-    if not scene:
-        return
     for machine in machines():
-        storage.create(NODES, build_node(machine, opening, seed), keep_status=True)
+        storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
 
 
 def tell(storage: Storage, clock: Clock, opening: float) -> None:

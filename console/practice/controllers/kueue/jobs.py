@@ -43,7 +43,7 @@ class ManagedJobs(Controller):
     def __init__(self, plane: ControlPlane, resource: Resource) -> None:
         super().__init__(plane)
         self.resource = resource
-        self.source = f"{'jobset' if resource is JOBSETS else 'job'}-kueue-controller"
+        self.source = "jobset.x-k8s.io/jobset-kueue-controller" if resource is JOBSETS else "batch/job-kueue-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow the jobs and their Workloads."""
