@@ -151,7 +151,7 @@ def _translated(work: Callable[[], T], failed: str) -> T:
     try:
         return work()
     except _failures() as error:
-        raise _translate(str(error), type(error).__name__, failed) from error
+        raise translate(str(error), type(error).__name__, failed) from error
 
 
 def _failures() -> type[Exception]:
@@ -196,8 +196,8 @@ def _remove_failed(config: Config, name: str, error: Exception) -> None:
         ) from error
 
 
-def _translate(text: str, kind: str, failed: str) -> ConsoleError:
-    """Helm's words -> one of our failures, by what the words say: Helm has few kinds of its own."""
+def translate(text: str, kind: str, failed: str) -> ConsoleError:
+    """One of our failures for Helm's words, by what they say; Helm's own kinds (`kind`) are few."""
     problems = schema_problems(text)
     if problems:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)

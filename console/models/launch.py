@@ -303,7 +303,7 @@ def _yaml_text(value: Value) -> str:
 
 
 def _given(field: Field, text: str) -> str:
-    if field.secret:
+    if field.secret or field.choices_from == "secrets":
         return ""
     short = text.strip() if len(text.strip()) <= 60 else text.strip()[:57] + "..."
     return f"; {short} was given" if short else "; it is empty"

@@ -130,7 +130,8 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     title = str(part["title"]) + _inside(rest)
     value: Any = error.instance
     expected: Any = error.validator_value
-    given = "" if part.get("x-secret") else _given(value)
+    # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
+    given = "" if part.get("x-secret") or part.get("x-choices") == "secrets" else _given(value)
     if _is_reserved(error):
         return f"{part['title']}: {value} is set by the chart itself and cannot be given."
     if error.validator == "required":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -124,10 +125,10 @@ class Sandbox:
         )
 
     def run(self, script: str) -> tuple[int, list[str]]:
-        """Exit code and lines."""
+        """Exit code and lines, every step taking 0 s: a second may tick in the shortest of them."""
         with self.start(script) as process:
             output, _ = process.communicate(timeout=LIMIT)
-        return process.returncode, output.splitlines()
+        return process.returncode, re.sub(r"done in \d+ s", "done in 0 s", output).splitlines()
 
     def calls(self, program: str) -> list[list[str]]:
         """The arguments of every call, without the sandbox's own folder: as they are in a pod."""
