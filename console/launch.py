@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.errors import BadInput, NotFound, Unreadable
 from console.helm import RECIPE_LABEL, Helm, kind_and_name
-from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value, merge, overlay
+from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value
+from console.models.values import merge, overlay
 from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes
 from console.parsers.values import check_values, misplaced_nulls, parse_sets
 

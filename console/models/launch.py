@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from console.errors import BadInput
-
-Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
+from console.models.values import Value as Value
+from console.models.values import put
 
 
 class FieldKind(StrEnum):
@@ -186,53 +185,6 @@ def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str
         if value != field.default:
             put(values, field.path, _difference(field.default, value))
     return values, tuple(problems)
-
-
-def put(values: dict[str, Value], path: str, value: Value) -> None:
-    """Set the value at a dotted path, making the levels above it."""
-    *above, last = path.split(".")
-    level = values
-    for name in above:
-        below = level.setdefault(name, {})
-        if not isinstance(below, dict):
-            raise BadInput(f"{path} cannot be set: {name} is a single value.")
-        level = below
-    level[last] = value
-
-
-def look(values: Mapping[str, Value], path: str) -> Value:
-    """The value at a dotted path; None when there is none."""
-    found: Value = values
-    for name in path.split("."):
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(name)
-    return found
-
-
-def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Both, `above` winning, level by level as Helm does; None in `above` removes a name."""
-    return _without_nulls(overlay(below, above))
-
-
-def overlay(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """As `merge`, but a None stays, to remove the name from what these values are laid over later."""
-    laid = dict(below)
-    for name, value in above.items():
-        under = laid.get(name)
-        if isinstance(value, Mapping):
-            laid[name] = overlay(under if isinstance(under, Mapping) else {}, value)
-        else:
-            laid[name] = value
-    return laid
-
-
-def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {
-        name: _without_nulls(value) if isinstance(value, Mapping) else value
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def _difference(default: Value, value: Value) -> Value:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from console.errors import Unreadable
-from console.models.launch import Field, FieldKind, Recipe, Value, look, merge
+from console.models.launch import Field, FieldKind, Recipe, Value
+from console.models.values import look, merge
 
 Schema = Mapping[str, Any]
 """A parsed JSON schema, or a part of one."""

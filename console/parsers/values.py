@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
-from console.models.launch import Field, FieldKind, FieldProblem, Value, coerce, put
+from console.models.launch import Field, FieldKind, FieldProblem, Value, coerce
+from console.models.values import put
 from console.parsers.schema import Schema, leaves
 
 if TYPE_CHECKING:

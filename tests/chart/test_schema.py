@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from console import assets
 from console.launch import Catalogue
-from console.models.launch import merge
+from console.models.values import merge
 from console.parsers.schema import leaves, parse_defaults
 
 CATALOGUE = Catalogue.load()

@@ -7,19 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import BadInput
-from console.models.launch import (
-    Field,
-    FieldKind,
-    FieldProblem,
-    Value,
-    changed,
-    coerce,
-    look,
-    merge,
-    overlay,
-    put,
-    spell,
-)
+from console.models.launch import Field, FieldKind, FieldProblem, changed, coerce, spell
+from console.models.values import Value, look, merge, overlay, put
 
 
 def field(kind: FieldKind, path: str = "thing", default: Value = None, **more: bool | tuple[str, ...]) -> Field:

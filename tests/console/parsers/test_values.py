@@ -8,7 +8,7 @@ import pytest
 
 from console.errors import BadInput
 from console.launch import Catalogue
-from console.models.launch import Value, merge
+from console.models.values import Value, merge
 from console.parsers.values import check_values, misplaced_nulls, parse_sets
 
 CATALOGUE = Catalogue.load()

@@ -1,0 +1,57 @@
+"""Values of a chart: nested JSON data, changed and read by dotted paths, and laid over each other as Helm does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from console.errors import BadInput
+
+Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"
+
+
+def put(values: dict[str, Value], path: str, value: Value) -> None:
+    """Set the value at a dotted path, making the levels above it."""
+    *above, last = path.split(".")
+    level = values
+    for name in above:
+        below = level.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise BadInput(f"{path} cannot be set: {name} is a single value.")
+        level = below
+    level[last] = value
+
+
+def look(values: Mapping[str, Value], path: str) -> Value:
+    """The value at a dotted path; None when there is none."""
+    found: Value = values
+    for name in path.split("."):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(name)
+    return found
+
+
+def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """Both, `above` winning, level by level as Helm does; None in `above` removes a name."""
+    return _without_nulls(overlay(below, above))
+
+
+def overlay(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """As `merge`, but a None stays, to remove the name from what these values are laid over later."""
+    laid = dict(below)
+    for name, value in above.items():
+        under = laid.get(name)
+        if isinstance(value, Mapping):
+            laid[name] = overlay(under if isinstance(under, Mapping) else {}, value)
+        else:
+            laid[name] = value
+    return laid
+
+
+def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {
+        name: _without_nulls(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None
+    }
