@@ -59,7 +59,7 @@ class ConsoleApp(LiveApp):
         "launch": page("screens.launch:LaunchScreen"),
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        "pool": page("screens.fleet:PoolScreen"),
+        "pool": page("screens.pool:PoolScreen"),
         "node": page("screens.node:NodeScreen"),
         "pod": page("screens.pod:PodScreen"),
         "log": page("screens.log:LogScreen"),

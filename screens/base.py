@@ -21,6 +21,7 @@ from screens.widgets.key_bar import KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
+from screens.wording import job_ink, job_inks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -52,6 +53,7 @@ class LiveApp(App[int]):
         self.settings = settings
         self._connect = connect
         self._session: Session | None = None
+        self._job_inks: dict[str, str] | None = None
 
     @property
     def session(self) -> Session:
@@ -85,6 +87,17 @@ class LiveApp(App[int]):
         self.refresh_bindings()
         async for fleet in session.snapshots():
             self.fleet = fleet
+
+    def job_ink(self, uid: str) -> str:
+        """The ink of a job, the same on every screen; jobs of one picture share inks only when there are too many."""
+        if self._job_inks is None:
+            jobsets = sorted(self.fleet.jobsets.values(), key=lambda each: (each.created, each.uid))
+            self._job_inks = job_inks(each.uid for each in jobsets)
+        return self._job_inks.get(uid) or job_ink(uid)
+
+    def watch_fleet(self) -> None:
+        """Jobs may have come or gone."""
+        self._job_inks = None
 
     def open_page(self, page: str, *about: str) -> None:
         """Open a page by name ("pod", "node", "job", …) about an object; the app knows which screen that is."""

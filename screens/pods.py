@@ -2,63 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections import Counter
+from typing import TYPE_CHECKING
 
-from textual import getters
+from textual import getters, on
 
-from screens.base import LiveScreen
-from screens.widgets.column import Column, since
-from screens.widgets.notice import Notice
+from screens.pod_actions import PodActions
+from screens.widgets.pod_table import PodTable
+from screens.widgets.summary_line import SummaryLine
 from screens.widgets.table import ResourceTable
-from screens.wording import Run, pod_glyph
+from screens.wording import Run, count, pod_glyph
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
     from console.models.pod import Pod
+    from screens.pod_actions import Key
 
 
-class PodTable(ResourceTable["Pod"]):
-    """All pods."""
-
-    NOUN = "pod"
-    EMPTY = Notice("No pods.", "Launch a job with 5.")
-    COLUMNS: ClassVar = (
-        Column(
-            "NAMESPACE",
-            lambda pod: pod.namespace,
-            most=20,
-            ink="dim",
-            sort=lambda pod: (pod.namespace, pod.name),
-            drop=6,
-        ),
-        Column("NAME", lambda pod: pod.name, least=16, sort=lambda pod: pod.name),
-        Column(
-            "STATUS",
-            lambda pod: [pod_glyph(pod.status, ready=pod.ready), Run(f" {pod.status}")],
-            width=18,
-            sort=lambda pod: pod.status,
-        ),
-        Column("GPUS", lambda pod: str(pod.gpus or ""), width=4, right=True, sort=lambda pod: pod.gpus, down=True),
-        Column("NODE", lambda pod: pod.node, least=8, sort=lambda pod: pod.node),
-        since("AGE", lambda pod: pod.created),
-    )
-
-    def row_text(self, row: Pod) -> str:
-        return f"{row.namespace} {row.name} {row.status} {row.node}"
+def pod_summary(pods: list[Pod]) -> tuple[Run, ...]:
+    """How many pods there are, by status, most frequent first."""
+    runs = [Run(f"{count(len(pods), 'pod')}   ", "strong")]
+    ready = {pod.status: pod.ready for pod in pods}
+    for status, number in Counter(pod.status for pod in pods).most_common():
+        runs += [pod_glyph(status, ready=ready[status]), Run(f" {number:,} {status}   ", "dim")]
+    return tuple(runs)
 
 
-class PodsScreen(LiveScreen):
+class PodsScreen(PodActions):
     """All pods, found by typing."""
 
     KINDS = ("pods",)
     table = getters.query_one(PodTable)
+    summary = getters.query_one(SummaryLine)
 
     def body(self) -> ComposeResult:
-        """The table."""
+        """A line of figures and the table."""
+        yield SummaryLine()
         yield PodTable()
 
     def show_fleet(self, fleet: Fleet) -> None:
         """All pods."""
         self.table.show_rows(fleet.pods, fleet.links.get("pods"))
+        self.summary.runs = pod_summary(list(fleet.pods.values())) if fleet.pods else ()
+
+    @property
+    def pod_keys(self) -> list[Key]:
+        """The marked pods, else the one under the cursor."""
+        return self.table.chosen
+
+    @on(ResourceTable.Opened)
+    def _open_pod(self, event: ResourceTable.Opened) -> None:
+        self.app.open_page("pod", *event.key)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from time import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -122,6 +125,21 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Run]
 def job_ink(uid: str) -> str:
     """The ink of a job: the same for the same uid, everywhere and in every run."""
     return f"job-{crc32(uid.encode()) % JOB_INKS}"
+
+
+def job_inks(uids: Iterable[str]) -> dict[str, str]:
+    """The inks of these jobs, oldest first: each has its own ink unless an older one has it; then the next free one."""
+    taken: set[int] = set()
+    inks: dict[str, str] = {}
+    for uid in uids:
+        index = crc32(uid.encode()) % JOB_INKS
+        if len(taken) == JOB_INKS:
+            taken.clear()
+        while index in taken:
+            index = (index + 1) % JOB_INKS
+        taken.add(index)
+        inks[uid] = f"job-{index}"
+    return inks
 
 
 def one_line(text: str) -> str:

@@ -38,6 +38,8 @@ class Column(Generic[RowT]):
     ink: str = ""
     drop: int = 0
     """0: always shown; else the highest number is the first to go when the line is too short."""
+    drawn: Callable[[RowT, int], Cell] | None = None
+    """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
     key: str = ""
     """Name to sort by in code; empty: the title."""
 
@@ -53,7 +55,11 @@ class Column(Generic[RowT]):
 
     def measure(self, row: RowT) -> int:
         """Screen columns the cell of that row wants."""
-        return cell_width(self.cell(row))
+        return self.most if self.drawn else cell_width(self.cell(row))
+
+    def at(self, row: RowT, width: int) -> Cell:
+        """The cell of that row in a column of that width."""
+        return self.drawn(row, width) if self.drawn else self.cell(row)
 
 
 def since(title: str, moment: Callable[[RowT], float], *, width: int = 6, drop: int = 0) -> Column[RowT]:

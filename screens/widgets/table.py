@@ -147,7 +147,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
 
     # rows
 
-    def show_rows(self, rows: Mapping[RowKey, RowT], link: Link | None = None) -> None:
+    def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = None) -> None:
         """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows."""
         before = self.listing.rows
         stale_before = self._stale
@@ -349,7 +349,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
         for number, (column, width) in enumerate(self._columns_now()):
             if number:
                 segments.append(blank)
-            segments += fit_runs(runs_of(column.cell(row), column.ink), width, ink_of, right=column.right)
+            segments += fit_runs(runs_of(column.at(row, width), column.ink), width, ink_of, right=column.right)
         return Strip(segments).adjust_cell_length(self.size.width, ink_of(""))
 
     def _titles(self) -> Strip:

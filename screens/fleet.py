@@ -1,0 +1,133 @@
+"""Fleet: what hardware there is, what of it is free, and what is broken."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.binding import Binding, BindingType
+
+from console.models.pools import Pool, pools
+from console.models.ranks import ranks
+from screens.base import LiveScreen
+from screens.widgets.column import Column
+from screens.widgets.floor_key import FloorKey, legend, stretch_words
+from screens.widgets.floor_map import FloorMap
+from screens.widgets.node_words import gpu_bar, node_state, pool_state
+from screens.widgets.notice import Notice
+from screens.widgets.table import ResourceTable
+from screens.wording import Run, count
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.models.fleet import Fleet
+    from console.models.places import Host
+
+
+class PoolTable(ResourceTable[Pool]):
+    """Node pools, those with GPUs first."""
+
+    NOUN = "pool"
+    EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
+    COLUMNS: ClassVar = (
+        Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), least=8, most=40,
+               sort=lambda pool: pool.name),
+        Column("MACHINE", lambda pool: pool.machine_type, least=8, most=24, drop=5,
+               sort=lambda pool: pool.machine_type),
+        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), most=24, drop=8),
+        Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", width=7, right=True,
+               sort=lambda pool: pool.nodes_total, down=True),
+        Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", least=14, most=32, drawn=gpu_bar,
+               sort=lambda pool: pool.gpus_used, down=True),
+        Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", width=5, right=True, ink="strong",
+               sort=lambda pool: pool.gpus_free, down=True),
+        Column("×8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=6,
+               sort=lambda pool: pool.slots8, down=True),
+        Column("×64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=4, right=True, drop=6,
+               sort=lambda pool: pool.slots64, down=True),
+        Column("HOW", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
+               sort=lambda pool: pool.provisioning),
+        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=9),
+    )  # fmt: skip
+
+    def row_text(self, row: Pool) -> str:
+        """Names and how it was obtained."""
+        return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
+
+
+class FleetScreen(LiveScreen):
+    """Pools above, the floor of the pool under the cursor below."""
+
+    CSS_PATH = "fleet.tcss"
+    KINDS = ("nodes", "pods")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
+    ]
+    table = getters.query_one(PoolTable)
+    map = getters.query_one(FloorMap)
+    key = getters.query_one(FloorKey)
+
+    def body(self) -> ComposeResult:
+        """Pools, floor, key."""
+        yield PoolTable()
+        yield FloorMap()
+        yield FloorKey()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Pools of that picture."""
+        found = pools(fleet)
+        self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
+        self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
+        self._show_floor()
+
+    @on(ResourceTable.Highlighted)
+    @on(FloorMap.Moved)
+    def _show_floor(self) -> None:
+        pool = self.table.row
+        if pool is None:
+            self.key.lines = ()
+            return
+        if self._shown is not pool:
+            self._shown = pool
+            self.map.show_floor(pool.floor, self.app.job_ink)
+        width = self.size.width - 4
+        lines = [self._about(pool), legend(pool.floor.holders, width, self.app.job_ink, self.map.glyph)]
+        self.key.lines = tuple(tuple(line) for line in (*lines, stretch_words(pool.floor)))
+
+    _shown: Pool | None = None
+
+    def _about(self, pool: Pool) -> list[Run]:
+        host = self.map.host
+        if host is not None and self.map.has_focus:
+            return self._about_host(host)
+        if not pool.gpus_total:
+            return [Run(f"{pool.name}: {count(pool.nodes_total, 'node')} without GPUs. Enter lists them.", "dim")]
+        return [Run(f"{pool.name}  ", "strong"), Run("colour = job   · free   ", "dim"), Run("✗", "bad"),
+                Run(" faulty   ", "dim"), Run("⚠", "waits"), Run(" maintenance   ", "dim"), Run("‖", "waits"),
+                Run(" cordoned   tab goes to the floor", "dim")]  # fmt: skip
+
+    def _about_host(self, host: Host) -> list[Run]:
+        node, fleet = host.node, self.app.fleet
+        runs = [Run(f"{node.name}  ", "strong"), *node_state(node, time.time()), Run("  ")]
+        for pod in fleet.pods_by_node.get(node.name, ()):
+            jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
+            if pod.holds_gpus and jobset is not None:
+                number = next((each.number for each in ranks(jobset, fleet) if each.pod is pod), None)
+                rank = f" rank {number}" if number is not None else ""
+                runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
+            elif pod.holds_gpus:
+                runs += [Run(f"{pod.name}  ")]
+        if node.last_busbw is not None:
+            runs.append(Run(f"last scan {node.last_busbw:.0f} GB/s  ", "dim"))
+        taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
+        return [*runs, Run(f"taints {', '.join(taints)}" if taints else "", "dim")]
+
+    @on(ResourceTable.Opened)
+    def _open_pool(self, event: ResourceTable.Opened) -> None:
+        self.app.open_page("pool", *event.key)
+
+    @on(FloorMap.Opened)
+    def _open_node(self, event: FloorMap.Opened) -> None:
+        self.app.open_page("node", event.node)

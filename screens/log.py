@@ -1,0 +1,78 @@
+"""The log of one container, followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from screens.base import LiveScreen
+from screens.widgets.log_view import LogView
+from screens.wording import sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.models.fleet import Fleet
+
+TAIL = 10_000
+"""Lines read at first."""
+
+
+class LogScreen(LiveScreen):
+    """Lines as they come; the one before a restart by `p`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "previous", "Previous run", id="log.previous_run",
+                tooltip="The log of the container before its last restart, and back"),
+    ]  # fmt: skip
+    KINDS = ("pods",)
+    view = getters.query_one(LogView)
+
+    def __init__(self, namespace: str, pod: str, container: str = "") -> None:
+        super().__init__()
+        self._about = namespace, pod, container
+        self._previous = False
+
+    @property
+    def crumb(self) -> str:
+        """Pod, container, and which run."""
+        _, pod, container = self._about
+        return f"log of {pod}" + (f"/{container}" if container else "")
+
+    def body(self) -> ComposeResult:
+        """The lines."""
+        yield LogView()
+
+    def on_mount(self) -> None:
+        """Follow from the start."""
+        self.view.lines.focus()
+        self.follow()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Lines come by their own stream."""
+
+    def action_previous(self) -> None:
+        """The run before the last restart, or back to the present one."""
+        self._previous = not self._previous
+        self.view.lines.clear()
+        self.follow()
+
+    @work(group="log", exclusive=True)
+    async def follow(self) -> None:
+        """Show lines until the container has ended or the page is closed."""
+        namespace, pod, container = self._about
+        run = "previous run" if self._previous else ""
+        self.view.status = run
+        try:
+            log = self.session.follow_log(
+                namespace, pod, container=container, tail=TAIL, previous=self._previous, follow=not self._previous
+            )
+            async for line in log:
+                self.view.lines.append([(line.time, line.text)])
+        except ConsoleError as error:
+            self.view.status = sentence(f"{error.message} {error.hint}")
+            return
+        self.view.status = f"{run}: the end" if run else "the container has ended"

@@ -1,0 +1,106 @@
+"""What can be done with pods, wherever a screen shows them: log, shell, YAML, delete, copy the name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from screens.base import LiveScreen
+from screens.modals.confirm import Confirm
+from screens.shell import open_shell
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from console.models.pod import Pod
+
+    Key = tuple[str, ...]
+
+
+class PodActions(LiveScreen):
+    """A screen with pods to choose from."""
+
+    CHANGES_CLUSTER = frozenset({"delete_pods"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
+        Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
+        Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
+        Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
+        Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
+    ]  # fmt: skip
+
+    @property
+    def pod_keys(self) -> list[Key]:
+        """Keys of the pods an action is about, at this moment."""
+        raise NotImplementedError
+
+    @property
+    def container(self) -> str:
+        """Container an action is about; empty: the pod's first."""
+        return ""
+
+    def pods(self) -> list[Pod]:
+        """The pods an action is about."""
+        pods = self.app.fleet.pods
+        return [pods[key[0], key[1]] for key in self.pod_keys if (key[0], key[1]) in pods]
+
+    def action_log(self) -> None:
+        """Open its log."""
+        for pod in self.pods()[:1]:
+            self.app.open_page("log", pod.namespace, pod.name, self.container)
+
+    def action_yaml(self) -> None:
+        """Open its YAML."""
+        for pod in self.pods()[:1]:
+            self.app.open_page("manifest", "Pod", pod.namespace, pod.name)
+
+    def action_copy(self) -> None:
+        """Its name, to the clipboard."""
+        pods = self.pods()
+        if pods:
+            self.app.copy_to_clipboard("\n".join(pod.name for pod in pods))
+            copied = pods[0].name if len(pods) == 1 else count(len(pods), "name")
+            self.notify(f"Copied {copied}.", timeout=2, markup=False)
+
+    def action_shell(self) -> None:
+        """Hand the terminal to a shell in it."""
+        for pod in self.pods()[:1]:
+            self.shell(pod.namespace, pod.name, self.container)
+
+    @work(group="actions")
+    async def shell(self, namespace: str, name: str, container: str) -> None:
+        """The shell, until it ends."""
+        await open_shell(self, namespace, name, container)
+
+    def action_delete_pods(self) -> None:
+        """Ask, then delete."""
+        pods = self.pods()
+        if pods:
+            self.delete(pods)
+
+    @work(group="actions")
+    async def delete(self, pods: list[Pod]) -> None:
+        """Delete these pods, if the answer is yes."""
+        question = f"Delete pod {pods[0].name}?" if len(pods) == 1 else f"Delete {len(pods)} pods?"
+        if not await self.app.push_screen_wait(Confirm(question, [*map(told, pods), *consequences(pods)])):
+            return
+        for pod in pods:
+            with self.report_errors(f"Could not delete {pod.name}"):
+                await self.session.delete_pod(pod.namespace, pod.name)
+                self.notify(f"{pod.name} is going.", timeout=3, markup=False)
+
+
+def told(pod: Pod) -> str:
+    """The pod as the question names it."""
+    on = f" on {pod.node}" if pod.node else ""
+    return f"{pod.namespace}/{pod.name}: {pod.status}{on}" + (f", {count(pod.gpus, 'GPU')}" if pod.gpus else "")
+
+
+def consequences(pods: list[Pod]) -> list[str]:
+    """What follows from deleting them."""
+    jobs = sorted({pod.jobset for pod in pods if pod.jobset and not pod.finished})
+    if jobs:
+        return ["", f"{', '.join(jobs)} counts this as a failure and may restart all its ranks."]
+    owned = sorted({f"{pod.owner_kind} {pod.owner_name}" for pod in pods if pod.owner_name and not pod.finished})
+    return ["", f"{', '.join(owned)} makes a new one."] if owned else ["", "Nothing makes a new one."]

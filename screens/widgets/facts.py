@@ -1,0 +1,70 @@
+"""Facts: names and values in as many columns as fit, nothing that is unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from screens.widgets.column import cell_width
+from screens.widgets.ink import Inked
+from screens.widgets.line import fit_runs, runs_of
+from screens.wording import Cell, Run
+
+if TYPE_CHECKING:
+    from textual.geometry import Size
+
+Fact = tuple[str, Cell]
+GAP = 3
+
+
+def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
+    """The facts in lines: as many side by side as have room for a name and a value each."""
+    known = [fact for fact in facts if cell_width(fact[1])]
+    if not known:
+        return []
+    wide = [fact for fact in known if _width(fact) > width // 2 - GAP]
+    narrow = [fact for fact in known if _width(fact) <= width // 2 - GAP]
+    widest = max((_width(fact) for fact in narrow), default=width)
+    columns = max(1, min(4, width // (widest + GAP)))
+    lines = -(-len(narrow) // columns)
+    grid = [narrow[index::lines] for index in range(lines)]
+    return [*grid, *([fact] for fact in wide)]
+
+
+def _width(fact: Fact) -> int:
+    return NAME + cell_width(fact[1])
+
+
+NAME = 14
+"""Columns of a fact's name."""
+
+
+class Facts(Inked):
+    """Names and values; long values have a line of their own."""
+
+    DEFAULT_CSS = """
+    Facts { height: auto; padding: 0 0; }
+    """
+    facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the facts need."""
+        return len(arrange(self.facts, width - 4))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of facts."""
+        width = self.size.width
+        lines = arrange(self.facts, width - 4)
+        back = self.rich_style.background_style
+        if y >= len(lines):
+            return Strip.blank(width, self.rich_style)
+        count = max((len(line) for line in lines), default=1)
+        room = (width - 4) // count if len(lines[y]) > 1 else width - 4
+        segments = fit_runs([Run("  ")], 2, lambda ink: back + self.ink(ink))
+        for name, value in lines[y]:
+            runs = [Run(name + " " * max(1, NAME - cell_len(name)), "head"), *runs_of(value, "text")]
+            segments += fit_runs(runs, room, lambda ink: back + self.ink(ink))
+        return Strip(segments).adjust_cell_length(width, back)

@@ -1,0 +1,268 @@
+"""The floor: blocks, subblocks and hosts of one pool, a pip per GPU, coloured by the job that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from console.models.places import PipState
+from screens.widgets.ink import Inked
+from screens.widgets.line import fit, fit_runs
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rich.segment import Segment
+    from textual import events
+
+    from console.models.places import Floor, Host, Pip
+
+LABEL = 6
+"""Most columns of a host's short name."""
+PLACE = 10
+"""Most columns of a block's or subblock's name."""
+
+
+class Spot(NamedTuple):
+    """Where a host is drawn."""
+
+    y: int
+    x: int
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class FloorLine:
+    """One line of the map: what stands left of the hosts, and the hosts."""
+
+    block: str
+    subblock: str
+    hosts: tuple[Host, ...]
+
+
+def short_name(name: str) -> str:
+    """What tells a node from its neighbours: the last part of its name."""
+    return name.rsplit("-", 1)[-1][-LABEL:]
+
+
+def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
+    """The floor in lines of at most that many hosts; every subblock starts a line, names stand where they change."""
+    lines: list[FloorLine] = []
+    for block in floor.blocks:
+        name = block.name or "─"
+        for subblock in block.subblocks:
+            label = subblock.name or "─"
+            for start in range(0, len(subblock.hosts), per_line):
+                lines.append(FloorLine(name, label, subblock.hosts[start : start + per_line]))
+                name = label = ""
+    return lines
+
+
+def host_mark(host: Host) -> Run:
+    """The one thing to know of a host besides its GPUs."""
+    node = host.node
+    if node.faults and not (node.maintenance_active and len(node.faults) == 1):
+        return Run("✗", "bad")
+    if node.maintenance_active or node.maintenance_at:
+        return Run("⚠", "waits")
+    return Run("‖", "waits") if node.cordoned else Run(" ")
+
+
+class FloorMap(ScrollView, Inked, can_focus=True):
+    """Hosts of one pool; arrow keys go from host to host, Enter opens the node."""
+
+    DEFAULT_CSS = """
+    FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open node", id="floor.open"),
+        Binding("left", "step(-1)", "Left", show=False, id="floor.left"),
+        Binding("right", "step(1)", "Right", show=False, id="floor.right"),
+        Binding("up,k", "line(-1)", "Up", show=False, id="floor.up"),
+        Binding("down,j", "line(1)", "Down", show=False, id="floor.down"),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another host."""
+
+        host: Host | None
+
+    @dataclass
+    class Opened(Message):
+        """Enter or a double click on a host."""
+
+        node: str
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._floor: Floor | None = None
+        self._inks: Mapping[str, str] = {}
+        self._lines: list[FloorLine] = []
+        self._spots: list[Spot] = []
+        self._cursor = ""
+        self._label = LABEL
+        self._place = (0, 0)
+
+    def show_floor(self, floor: Floor, ink_of: Callable[[str], str]) -> None:
+        """Show that floor; `ink_of` gives the ink of a holder's uid."""
+        self._inks = {holder.uid: ink_of(holder.uid) for holder, _ in floor.holders}
+        self._floor = floor
+        self._arrange()
+
+    @property
+    def host(self) -> Host | None:
+        """The host under the cursor."""
+        return next((spot.host for spot in self._spots if spot.host.node.name == self._cursor), None)
+
+    @property
+    def letters(self) -> bool:
+        """Whether jobs are told apart by letters, because there are no colours."""
+        return bool(self.app.no_color)
+
+    def pip(self, pip: Pip, host: Host) -> Run:
+        """One GPU as one glyph."""
+        if pip.state is PipState.FREE:
+            return Run("·", "text")
+        if pip.state is PipState.OUT:
+            return Run("✗", "bad") if host.node.faults else Run("‖", "dim")
+        uid = pip.holder.uid if pip.holder else ""
+        return Run(self.glyph(uid), self._inks.get(uid, "dim"))
+
+    def glyph(self, uid: str) -> str:
+        """The mark of a holder."""
+        if not self.letters:
+            return "■"
+        order = list(self._inks)
+        return chr(ord("a") + order.index(uid) % 26) if uid in order else "?"
+
+    # where things are
+
+    def _arrange(self) -> None:
+        floor, width = self._floor, self.size.width
+        if floor is None or not width:
+            return
+        hosts = floor.hosts
+        blocks = max((cell_len(block.name) for block in floor.blocks), default=0)
+        subblocks = max((cell_len(each.name) for each in floor.subblocks), default=0)
+        self._place = (min(PLACE, blocks or 1), min(PLACE, subblocks or 1))
+        self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
+        self._pips = max((host.total for host in hosts), default=0)
+        lines = floor_lines(floor, self._per_line())
+        if len(lines) > self.size.height and self._label:
+            self._label = 0  # so many hosts that names would push half of them out of sight
+            lines = floor_lines(floor, self._per_line())
+        self._lines = lines
+        self._spots = [
+            Spot(y, self._left + index * self._cell, host)
+            for y, line in enumerate(lines)
+            for index, host in enumerate(line.hosts)
+        ]
+        if self.host is None:
+            self._cursor = self._spots[0].host.node.name if self._spots else ""
+        self.virtual_size = Size(width, len(lines))
+        self.refresh()
+        self.post_message(self.Moved(self.host))
+
+    @property
+    def _left(self) -> int:
+        block, subblock = self._place
+        return 2 + block + 1 + subblock + 2
+
+    @property
+    def _cell(self) -> int:
+        return (self._label + 1 if self._label else 0) + 1 + self._pips + 2
+
+    def _per_line(self) -> int:
+        return max(1, (self.size.width - self._left) // self._cell)
+
+    # drawing
+
+    def on_resize(self) -> None:
+        """As many hosts to a line as fit."""
+        self._arrange()
+
+    def on_focus(self) -> None:
+        """The cursor shows only here."""
+        self.refresh()
+        self.post_message(self.Moved(self.host))
+
+    def on_blur(self) -> None:
+        """The cursor goes."""
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of hosts."""
+        index = y + self.scroll_offset.y
+        width = self.size.width
+        if index >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        line = self._lines[index]
+        block, subblock = self._place
+        back = self.rich_style.background_style
+        names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
+        segments = fit_runs(names, self._left, lambda ink: back + self.ink(ink))
+        for host in line.hosts:
+            segments += self._host(host)
+        return Strip(segments).adjust_cell_length(width, back)
+
+    def _host(self, host: Host) -> list[Segment]:
+        here = self.has_focus and host.node.name == self._cursor
+        back = self.ground("cursor") if here else self.rich_style.background_style
+        runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
+        runs += [host_mark(host), *(self.pip(pip, host) for pip in host.pips)]
+        inked = fit_runs(runs, self._cell - 2, lambda ink: back + self.ink(ink))
+        return [*inked, *fit_runs([], 2, lambda ink: self.rich_style.background_style + self.ink(ink))]
+
+    # moving
+
+    def action_step(self, hosts: int) -> None:
+        """To the next host."""
+        index = self._index()
+        if index is not None:
+            self._point(max(0, min(len(self._spots) - 1, index + hosts)))
+
+    def action_line(self, lines: int) -> None:
+        """To the host above or below."""
+        index = self._index()
+        if index is None:
+            return
+        here = self._spots[index]
+        there = [(abs(spot.x - here.x), number) for number, spot in enumerate(self._spots) if spot.y == here.y + lines]
+        if there:
+            self._point(min(there)[1])
+
+    def action_open(self) -> None:
+        """Tell that the host was opened."""
+        if self._cursor:
+            self.post_message(self.Opened(self._cursor))
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.stop()
+        y = event.y + self.scroll_offset.y
+        for index, spot in enumerate(self._spots):
+            if spot.y == y and spot.x <= event.x < spot.x + self._cell:
+                self._point(index)
+                if event.chain == 2:
+                    self.action_open()
+
+    def _index(self) -> int | None:
+        return next((n for n, spot in enumerate(self._spots) if spot.host.node.name == self._cursor), None)
+
+    def _point(self, index: int) -> None:
+        spot = self._spots[index]
+        self._cursor = spot.host.node.name
+        height = max(1, self.size.height)
+        top = self.scroll_offset.y
+        if not top <= spot.y < top + height:
+            self.scroll_to(y=spot.y if spot.y < top else spot.y - height + 1, animate=False)
+        self.refresh()
+        self.post_message(self.Moved(spot.host))

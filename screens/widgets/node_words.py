@@ -1,0 +1,73 @@
+"""How nodes and pools are said: their state, their place, their GPUs (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from screens.wording import BAD, CARE, OK, WAITS, Run, count, duration, sentence
+
+if TYPE_CHECKING:
+    from console.models.node import Node
+    from console.models.pools import Pool
+
+
+def maintenance_words(at: float, now: float, *, active: bool) -> str:
+    """When maintenance begins."""
+    if active:
+        return "maintenance under way"
+    return f"maintenance in {duration(at - now)}" if at > now else "maintenance due"
+
+
+def node_state(node: Node, now: float) -> list[Run]:
+    """What a node is good for now, worst first."""
+    runs: list[Run] = []
+    faults = [fault for fault in node.faults if not (node.maintenance_active and "maintenance" in fault)]
+    if faults:
+        runs += [BAD, Run(f" {sentence('; '.join(faults))}  ", "bad")]
+    if node.maintenance_active or node.maintenance_at:
+        words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active)
+        runs += [CARE, Run(f" {words}  ", "waits")]
+    if node.cordoned:
+        runs += [Run("‖ cordoned  ", "waits")]
+    return runs or [OK, Run(" ready", "dim")]
+
+
+def pool_state(pool: Pool, now: float) -> list[Run]:
+    """What is wrong in a pool, or that nothing is."""
+    runs: list[Run] = []
+    bad = {node for node, _ in pool.faults}
+    missing = pool.nodes_total - pool.nodes_ready
+    if bad:
+        only = next((fault for node, fault in pool.faults), "")
+        what = sentence(only) if len(pool.faults) == 1 else count(len(pool.faults), "fault")
+        runs += [BAD, Run(f" {count(len(bad), 'node')}: {what}  ", "bad")]
+    elif missing:
+        runs += [WAITS, Run(f" {missing} not ready  ", "waits")]
+    if pool.maintenance:
+        first = min(pool.maintenance, key=lambda each: (not each.active, each.at))
+        words = maintenance_words(first.at, now, active=first.active)
+        runs += [CARE, Run(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
+    cordoned = sum(node.cordoned for node in pool.nodes)
+    if cordoned:
+        runs += [Run(f"‖ {cordoned} cordoned  ", "waits")]
+    return runs or [OK, Run(" ready", "dim")]
+
+
+def gpu_bar(pool: Pool, width: int) -> list[Run]:
+    """Used, out of use and free GPUs as one bar, with the figures behind it."""
+    total = pool.gpus_total
+    if not total:
+        return []
+    figures = f" {pool.gpus_used}/{total}"
+    room = width - len(figures)
+    if room < 4:
+        return [Run(figures.strip())]
+    used = _columns(pool.gpus_used, total, room)
+    out = min(room - used, _columns(pool.gpus_out, total, room))
+    return [Run("█" * used, "accent"), Run("▒" * out, "bad"), Run("░" * (room - used - out), "faint"), Run(figures)]
+
+
+def _columns(part: int, whole: int, width: int) -> int:
+    if not part:
+        return 0
+    return max(1, min(width if part >= whole else width - 1, round(width * part / whole)))
