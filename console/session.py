@@ -224,7 +224,9 @@ class Session(WatchedCluster):
                     parser = NcclParser()
                     async with aclosing(self.follow_log(namespace, pod.name, container=pod.main.name)) as lines:
                         async for line in lines:
-                            if parser.feed(line.text):
+                            if parser.feed(f"{line.text}\n".encode()):
                                 yield parser.tests
+                    if parser.close():
+                        yield parser.tests
                 elif found is None or found.finished:
                     return

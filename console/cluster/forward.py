@@ -82,10 +82,12 @@ async def forward(
     """
     open_now: set[asyncio.Task[None]] = set()
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(carry(reader, writer))
         open_now.add(task)
+        task.add_done_callback(open_now.discard)
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with dial(client, namespace, pod, remote_port) as pipe:
                 await _carry(pipe, reader, writer)
@@ -93,13 +95,12 @@ async def forward(
             # Whoever connected sees the connection closed, as with a port that nobody serves.
             writer.transport.abort()
         finally:
-            open_now.discard(task)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
 
     try:
-        server = await asyncio.start_server(carry, "127.0.0.1", local_port, limit=1 << 18)
+        server = await asyncio.start_server(accept, "127.0.0.1", local_port, limit=1 << 18)
     except OSError as error:
         raise BadInput(f"The local port {local_port} cannot be used: {error.strerror}.", "Choose another.") from error
     try:
