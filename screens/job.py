@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TAIL = 20_000
 """Lines of a log that are fetched when it is opened; what comes after is followed."""
+FEW = 8
+"""Up to so many ranks the table alone shows them all at a glance."""
 TABS = (
     ("ranks", "r", "Ranks"),
     ("log", "l", "Log"),
@@ -128,6 +130,7 @@ class JobScreen(LiveScreen):
             return
         rows: dict[RowKey, Rank] = {(str(rank.number),): rank for rank in line.ranks}
         self.ranks.show_rows(rows, fleet.links.get("pods"))
+        self.matrix.display = len(line.ranks) > FEW
         self.matrix.cells = tuple(RankCell(rank.number, rank_glyph(rank)) for rank in line.ranks)
         told_events = events_of(line)
         for table in (self.latest, self.all_events):
@@ -199,7 +202,8 @@ class JobScreen(LiveScreen):
     @work(group="yaml", exclusive=True)
     async def _read_yaml(self) -> None:
         with self.report_errors(f"Could not read JobSet {self.key[1]}"):
-            self.yaml.text = await self.session.manifest("JobSet", *self.key)
+            text = await self.session.manifest("JobSet", *self.key)
+            self.yaml.show(text)
 
     # keys
 
@@ -247,6 +251,14 @@ class JobScreen(LiveScreen):
         event.stop()
         self._choose(int(event.key[0]))
         self.action_tab("log")
+
+    @on(EventTable.Opened, "EventTable")
+    def open_event(self, event: EventTable.Opened) -> None:
+        """Enter on an event shows its whole message."""
+        event.stop()
+        found = event.table.listing.rows.get(event.key)
+        if found is not None:
+            self.notify(found.message, title=f"{found.reason}: {found.kind} {found.object_name}", markup=False)
 
     @on(RankMatrix.Opened)
     def open_cell(self, event: RankMatrix.Opened) -> None:

@@ -19,6 +19,8 @@ from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual import events
     from textual.app import ComposeResult
 
@@ -26,30 +28,39 @@ if TYPE_CHECKING:
     from screens.widgets.listing import RowKey
 
 
+def job_columns(last: int) -> Sequence[Column[JobLine]]:
+    """Columns of the jobs; the last word on each has at least that much room."""
+    return (
+        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), least=12, most=44,
+               sort=lambda line: line.jobset.name),
+        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
+               sort=lambda line: line.jobset.key),
+        Column("OWNER", lambda line: Run(line.jobset.owner, "dim"), least=5, most=12, drop=6,
+               sort=lambda line: line.jobset.owner),
+        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=3,
+               sort=lambda line: line.jobset.recipe),
+        Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
+        Column("RANKS", ranks_cell, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
+        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
+               sort=lambda line: line.jobset.gpus, down=True),
+        Column("TRY", attempt_cell, width=4, right=True, drop=4, sort=lambda line: line.jobset.restarts, down=True),
+        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=5,
+               sort=lambda line: line.jobset.queue),
+        Column("LAST", last_cell, fill=True, least=last),
+        since("AGE", lambda line: line.jobset.created),
+    )  # fmt: skip
+
+
 class JobTable(ResourceTable[JobLine]):
     """JobSets, the live ones first."""
 
     NOUN = "job"
     EMPTY = Notice("No jobs.", "n launches one.")
-    COLUMNS: ClassVar = (
-        Column("JOB", lambda line: Run(line.jobset.name, line.ink or "strong"), least=12, most=44,
-               sort=lambda line: line.jobset.name),
-        Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
-               sort=lambda line: line.jobset.key),
-        Column("OWNER", lambda line: Run(line.jobset.owner, "dim"), least=5, most=12, drop=5,
-               sort=lambda line: line.jobset.owner),
-        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=3,
-               sort=lambda line: line.jobset.recipe),
-        Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
-        Column("RANKS", ranks_cell, width=7, right=True, sort=lambda line: line.jobset.ranks, down=True),
-        Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
-               sort=lambda line: line.jobset.gpus, down=True),
-        Column("TRY", attempt_cell, width=4, right=True, drop=2, sort=lambda line: line.jobset.restarts, down=True),
-        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=4,
-               sort=lambda line: line.jobset.queue),
-        Column("LAST", last_cell, fill=True, least=10),
-        since("AGE", lambda line: line.jobset.created),
-    )  # fmt: skip
+
+    def on_resize(self) -> None:
+        """The reason gets two fifths of the line; columns that matter less make room."""
+        self.set_columns(job_columns(max(20, 2 * self.size.width // 5)))
+        super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
         """Names, state, recipe, queue."""

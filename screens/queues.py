@@ -161,21 +161,30 @@ def _where(workload: Workload) -> str:
     return f"on {', '.join(names)}" if names else ""
 
 
+def workload_columns(reason: int) -> Sequence[Column[WorkloadLine]]:
+    """Columns of the workloads; the reason has at least that much room."""
+    return (
+        Column("#", _place, width=3, right=True),
+        Column("WORKLOAD", lambda line: name_of(line.workload), least=12, most=40),
+        Column("OWNER", lambda line: Run(line.owner, "dim"), least=5, most=12, drop=4),
+        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=2),
+        Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
+        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=3),
+        Column("SINCE", _wait, width=6, right=True),
+        Column("WHY", _reason, fill=True, least=reason),
+    )
+
+
 class WorkloadTable(ResourceTable[WorkloadLine]):
     """Workloads in Kueue's order; Enter opens the job."""
 
     EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
     NOUN = "workload"
-    COLUMNS: ClassVar = (
-        Column("#", _place, width=3, right=True),
-        Column("WORKLOAD", lambda line: name_of(line.workload), least=12, most=40),
-        Column("OWNER", lambda line: Run(line.owner, "dim"), least=5, most=12, drop=3),
-        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=4),
-        Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
-        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=2),
-        Column("SINCE", _wait, width=6, right=True),
-        Column("WHY", _reason, fill=True),
-    )
+
+    def on_resize(self) -> None:
+        """The reason gets two fifths of the line; columns that matter less make room."""
+        self.set_columns(workload_columns(max(24, 2 * self.size.width // 5)))
+        super().on_resize()
 
 
 def name_of(workload: Workload) -> str:

@@ -171,7 +171,7 @@ def _draw_legend(canvas: Canvas, with_band: bool) -> None:
     if with_band:
         entries.append(("░", "faint", "reference"))
     if canvas.width < 12 + sum(len(text) + 4 for _, _, text in entries):
-        entries = [(sign, ink, text[:3]) for sign, ink, text in entries]
+        entries = [(sign, ink, text.partition("-")[0][:3]) for sign, ink, text in entries]
     x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
     for sign, ink, text in entries:
         canvas.mark(x, 0, sign, ink)

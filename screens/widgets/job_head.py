@@ -34,8 +34,8 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool) -> list[Run]
         ("queue", jobset.queue or "none"),
         ("priority", jobset.priority_class),
         ("owner", jobset.owner),
-        ("namespace", jobset.namespace),
         ("age", wording.age(line.fleet.at - jobset.created) if jobset.created else ""),
+        ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
         values = runs_of(cell)

@@ -19,19 +19,34 @@ if TYPE_CHECKING:
 
 
 def folded_runs(runs: Sequence[Run], width: int) -> list[list[Run]]:
-    """The runs in lines of at most that many columns, broken at spaces."""
+    """The runs in lines of at most that many columns, broken at spaces; what no space parts stays together."""
     lines: list[list[Run]] = [[]]
     used = 0
-    for run in runs:
-        for number, word in enumerate(run.text.split(" ")):
-            gap = " " if number else ""
-            length = cell_len(gap + word)
-            if used + length > width and used and word:
-                lines.append([])
-                used, gap, length = 0, "", cell_len(word)
-            lines[-1].append(Run(gap + word, run.ink))
-            used += length
+    for gap, word in _words(runs):
+        length = sum(cell_len(run.text) for run in word)
+        if used and used + gap + length > width:
+            lines.append([])
+            used = gap = 0
+        lines[-1] += [Run(" " * gap), *word] if gap else word
+        used += gap + length
     return lines
+
+
+def _words(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
+    """Words (a word may change its ink inside), each with the number of spaces before it."""
+    words: list[tuple[int, list[Run]]] = []
+    gap, fresh = 0, True
+    for run in runs:
+        for number, part in enumerate(run.text.split(" ")):
+            if number:
+                gap, fresh = gap + 1, True
+            if not part:
+                continue
+            if fresh:
+                words.append((gap, []))
+                gap, fresh = 0, False
+            words[-1][1].append(Run(part, run.ink))
+    return words
 
 
 class SentenceLine(Inked):

@@ -1,43 +1,53 @@
-"""YAML to read: coloured, scrolled by keys."""
+"""YAML to read: coloured in the theme's inks, only the visible lines drawn."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import VerticalScroll
-from textual.getters import query_one
-from textual.reactive import reactive
-from textual.widgets import Static
+from screens.widgets.log_lines import LogLines
+from screens.wording import Run
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+_LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
+_PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
-class YamlText(VerticalScroll, can_focus=True):
-    """The text; another theme colours it anew."""
+def yaml_runs(text: str) -> list[Run]:
+    """One line of YAML: keys, numbers and switches, strings, comments."""
+    if text.lstrip().startswith(("#", "---")):
+        return [Run(text, "dim")]
+    found = _LINE.fullmatch(text)
+    if found is None:
+        return [Run(text)]
+    lead, key, rest = found["lead"], found["key"] or "", found["rest"]
+    ink = "waits" if _PLAIN_WORD.fullmatch(rest) else ""
+    return [run for run in (Run(lead, "dim"), Run(key, "accent"), Run(rest, ink)) if run.text]
 
-    DEFAULT_CSS: ClassVar[str] = """
-    YamlText { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1;
-        Static { width: auto; }
-    }
-    """
 
-    text: reactive[str] = reactive("")
-    body = query_one(Static)
+class YamlText(LogLines):
+    """The text; it begins at its first line and stays where it is."""
 
-    def compose(self) -> ComposeResult:
-        """The text alone."""
-        yield Static("Reading …", markup=False)
+    DEFAULT_CSS: ClassVar[str] = "YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = []
 
-    def on_mount(self) -> None:
-        """Colours follow the theme."""
-        self.watch(self.app, "theme", self.watch_text, init=False)
+    def show(self, text: str) -> None:
+        """Shows this text instead, from its first line unless it is another form of the same."""
+        row = self.scroll_y
+        self.clear()
+        self.follow = False
+        self.append((0.0, line) for line in text.splitlines())
+        self.flush()
+        self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
-    def watch_text(self) -> None:
-        """Draws it."""
-        if not self.text or not self.is_mounted:
-            return
-        from rich.syntax import Syntax  # Pygments takes a while to import, and most screens never need it
+    def paint(self, text: str, whole: str) -> list[Run]:
+        """YAML has inks of its own."""
+        return yaml_runs(text)
 
-        theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
-        self.body.update(Syntax(self.text, "yaml", theme=theme, background_color="default"))
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is nothing to follow and no time of a line."""
+        if action in {"toggle_follow", "toggle_times"}:
+            return False
+        return super().check_action(action, parameters)
