@@ -33,8 +33,7 @@ def main() -> int:
     dist.barrier()
     if rank == 0:
         verdict = "PASSED" if passed else "FAILED"
-        print(f"expected sum {expected}, actual sum {actual}: {verdict}", flush=True)
-        print(f"{ranks} GPUs took part", flush=True)
+        print(f"expected sum {expected}, actual sum {actual}: {verdict} on {ranks} GPUs", flush=True)
     dist.destroy_process_group()
     return 0 if passed else 1
 

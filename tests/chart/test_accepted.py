@@ -66,13 +66,33 @@ async def test_launch_and_stop_leave_nothing(launcher: Launcher, lab: Lab) -> No
     removed = await launcher.stop("team", plan.name)
 
     assert set(removed) == {f"JobSet {plan.name}", f"ConfigMap {plan.name}-launchers", f"Secret {plan.name}-ssh"}
+    await until_empty(lab)
+    assert await launcher.releases() == ()
+    with pytest.raises(NotFound):
+        await launcher.stop("team", plan.name)
+
+
+async def test_an_upgrade_keeps_the_releases_keys(launcher: Launcher, lab: Lab) -> None:
+    def keys() -> str:
+        return lab.kubectl("get", "secret", "kept-ssh", "-n", "team", "-o", "jsonpath={.data}")
+
+    await launcher.launch(LaunchPlan("interactive", "kept", "team", {}))
+    before = keys()
+    values = CATALOGUE.chart_values(LaunchPlan("interactive", "kept", "team", {"ttl": 60}))
+    await launcher.helm.upgrade(CATALOGUE.chart, values, name="kept", namespace="team")
+    (release,) = await launcher.releases("team")
+    assert (release.revision, release.status) == (2, "deployed")
+    assert (await launcher.values("team", "kept"))["ttl"] == 60
+    assert keys() == before
+    await launcher.stop("team", "kept")
+    await until_empty(lab)
+
+
+async def until_empty(lab: Lab) -> None:
     deadline = monotonic() + LIMIT
     while left := objects(lab, "team"):
         assert monotonic() < deadline, f"left behind: {left}"
         await asyncio.sleep(0.1)
-    assert await launcher.releases() == ()
-    with pytest.raises(NotFound):
-        await launcher.stop("team", plan.name)
 
 
 async def test_a_release_of_another_chart_is_not_ours_to_stop(launcher: Launcher) -> None:
