@@ -1,0 +1,92 @@
+"""One cluster under test, and a namespace in it with what the tests put there."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tests.contract.client import MERGE_PATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tests.contract.client import Api
+    from tests.lab.control_plane import Lab
+
+T = TypeVar("T")
+CORE = "/api/v1"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+BATCH = "/apis/batch/v1"
+LIMIT = 20.0
+"""Seconds a cluster may take for anything; most takes milliseconds."""
+POOL = "cloud.google.com/gke-nodepool"
+
+
+class AppendLog(Protocol):
+    """Makes a container print lines."""
+
+    async def __call__(self, api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where it is reached, and the one thing that cannot be done through the API: what a container prints."""
+
+    name: str
+    kubeconfig: Path
+    reader_kubeconfig: Path
+    reader: str
+    """The name of the account that may only look."""
+    append_log: AppendLog
+
+
+def real_cluster(lab: Lab) -> Cluster:
+    async def append(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
+        file = lab.logs.file(namespace, pod, container)
+        await eventually(lambda: asyncio.to_thread(file.exists), f"{file} is there")
+        lab.logs.append(namespace, pod, container, lines)
+
+    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", append)
+
+
+async def _annotate_log(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
+    """A pod of the practice cluster prints what this annotation holds beyond what it printed already."""
+    path = f"{CORE}/namespaces/{namespace}/pods/{pod}"
+    metadata = (await api.get(path)).made["metadata"]
+    before = metadata.get("annotations", {}).get("a4-lab/log", "")
+    text = before + "".join(f"{line}\n" for line in lines)
+    change = {"metadata": {"annotations": {"a4-lab/log": text}}}
+    assert (await api.send("PATCH", path, change, MERGE_PATCH)).status == 200
+
+
+@contextmanager
+def practice_cluster(folder: Path) -> Iterator[Cluster]:
+    command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("KUBECONFIG="):
+                kubeconfig = Path(line.strip().removeprefix("KUBECONFIG="))
+                yield Cluster(
+                    "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), "practice-reader", _annotate_log
+                )
+                break
+        else:
+            raise AssertionError(f"{' '.join(command)} ended with exit code {process.wait()} before it was ready")
+        process.terminate()
+
+
+async def eventually(probe: Callable[[], Awaitable[T]], what: str, limit: float = LIMIT) -> T:
+    """What the probe gives once it gives something true."""
+    deadline = monotonic() + limit
+    while not (result := await probe()):
+        assert monotonic() < deadline, f"not within {limit:.0f} s: {what}"
+        await asyncio.sleep(0.05)
+    return result

@@ -1,0 +1,97 @@
+"""The two clusters that every test of this folder runs on, and the count that must agree in the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.contract.client import Api
+from tests.contract.cluster import practice_cluster, real_cluster
+from tests.contract.exceptions import EXCEPTIONS
+from tests.contract.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.contract.cluster import Cluster
+
+PRACTICE, LAB = "practice", "lab"
+NUMBERS = itertools.count(1)
+passed: Counter[str] = Counter()
+"""Tests that passed, by cluster."""
+excepted: dict[str, str] = {}
+"""Tests that one cluster may fail, and why."""
+
+
+@pytest.fixture(scope="session", params=[PRACTICE, pytest.param(LAB, marks=pytest.mark.lab)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The practice cluster, then the real control plane."""
+    if request.param == LAB:
+        yield real_cluster(request.getfixturevalue("lab"))
+        return
+    with practice_cluster(tmp_path_factory.mktemp("practice")) as started:
+        yield started
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[Api]:
+    async with Api.open(cluster.kubeconfig) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def reader(cluster: Cluster) -> AsyncIterator[Api]:
+    """Somebody who may look at pods, nodes, jobs and events, and change nothing."""
+    async with Api.open(cluster.reader_kubeconfig) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def space(api: Api, cluster: Cluster) -> AsyncIterator[Space]:
+    """A namespace of the test's own, empty again afterwards."""
+    made = Space(api, cluster, f"contract-{next(NUMBERS)}")
+    await made.open()
+    yield made
+    await made.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A gap of one cluster, by name: the test must fail there, so that a gap that closes is noticed."""
+    for item in items:
+        reason = EXCEPTIONS.get(item.name)
+        if reason is not None:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    name = report.nodeid
+    if report.when != "call" or "tests/contract/" not in name or "[" not in name:
+        return
+    side = next((each for each in (PRACTICE, LAB) if each in name.rpartition("[")[2].rstrip("]").split("-")), None)
+    if side is None:
+        return
+    if hasattr(report, "wasxfail") and report.skipped:
+        excepted[name.rpartition("::")[2]] = report.wasxfail
+    elif report.passed:
+        passed[side] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not passed:
+        return
+    counts = "; ".join(f"{side}: {passed[side]} passed" for side in (PRACTICE, LAB) if passed[side])
+    terminalreporter.write_line(f"contract: {counts}; exceptions: {len(excepted)}")
+    for name, reason in sorted(excepted.items()):
+        terminalreporter.write_line(f"  {name}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Both clusters were asked the same: their counts may differ by the named exceptions only."""
+    if not (passed[PRACTICE] and passed[LAB]):
+        return
+    counted = {side: passed[side] + sum(f"[{side}" in name for name in excepted) for side in (PRACTICE, LAB)}
+    if counted[PRACTICE] != counted[LAB] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,292 @@
+"""Kueue: who is admitted, where, and what the others are told, word for word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.contract.client import MERGE_PATCH
+from tests.contract.cluster import CORE, JOBSETS, KUEUE, eventually
+from tests.contract.space import BLOCK, GPU, SUBBLOCK, condition
+
+if TYPE_CHECKING:
+    from tests.contract.client import Object
+    from tests.contract.space import Space
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+SHORT = "couldn't assign flavors to pod set workers: insufficient unused quota for nvidia.com/gpu in flavor a4, "
+
+
+def told(found: Object, space: Space) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
+    return found["status"], found["reason"], space.plain(found["message"])
+
+
+async def three_jobs(space: Space) -> None:
+    """64 GPUs; two jobs take 48 of them, the third needs 32."""
+    await space.queue("team", 64, preemption=LOWER)
+    await space.jobset("one", "team", 2)
+    await space.pods("one", 2)
+    await space.jobset("two", "team", 4)
+    await space.pods("two", 4)
+    await space.jobset("three", "team", 4)
+    await space.admission("three", "QuotaReserved", "False")
+
+
+async def test_three_jobs_and_a_quota_for_two(space: Space) -> None:
+    await three_jobs(space)
+    for job in ("one", "two"):
+        reserved = await space.admission(job, "QuotaReserved")
+        assert told(reserved, space) == ("True", "QuotaReserved", "Quota reserved in ClusterQueue team")
+        admitted = await space.admission(job, "Admitted")
+        assert told(admitted, space) == ("True", "Admitted", "The workload is admitted")
+    waiting = await space.admission("three", "QuotaReserved", "False")
+    assert told(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("three")))).made
+    assert [each["type"] for each in workload["status"]["conditions"]] == ["QuotaReserved"]
+    assert workload["status"]["resourceRequests"] == [{"name": "workers", "resources": {GPU: "32"}}]
+    assert await space.items(CORE, "pods", labelSelector="jobset.sigs.k8s.io/jobset-name=three") == []
+
+
+async def test_a_job_says_whether_it_is_held(space: Space) -> None:
+    await three_jobs(space)
+    running = await space.condition(JOBSETS, "jobsets", "one", "Suspended", "False")
+    assert told(running, space) == ("False", "ResumeJobs", "jobset is resumed")
+    held = await space.condition(JOBSETS, "jobsets", "three", "Suspended")
+    assert told(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
+    spec = (await space.api.get(space.path(JOBSETS, "jobsets", "three"))).made["spec"]
+    assert spec["suspend"] is True
+
+
+async def test_the_queues_count_what_they_hold(space: Space) -> None:
+    await three_jobs(space)
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+
+    async def counted() -> bool:
+        status = (await space.api.get(path)).made["status"]
+        return (status["pendingWorkloads"], status["admittedWorkloads"]) == (1, 2)
+
+    await eventually(counted, "one waits, two are admitted")
+    status = (await space.api.get(path)).made["status"]
+    used = [{"name": f"{space.name}-a4", "resources": [{"borrowed": "0", "name": GPU, "total": "48"}]}]
+    assert (status["flavorsUsage"], status["flavorsReservation"], status["reservingWorkloads"]) == (used, used, 2)
+    assert told(condition({"status": status}, "Active"), space) == ("True", "Ready", "Can admit new workloads")
+    local = await space.wait(KUEUE, "localqueues", "team", lambda queue: queue["status"].get("pendingWorkloads") == 1)
+    assert local["status"]["flavorsUsage"] == [
+        {"name": f"{space.name}-a4", "resources": [{"name": GPU, "total": "48"}]}
+    ]
+    assert told(condition(local, "Active"), space) == ("True", "Ready", "Can submit new workloads to localQueue")
+
+
+async def test_the_order_of_those_who_wait(space: Space) -> None:
+    await three_jobs(space)
+    urgent = await space.priority("urgent", 1000)
+    await space.jobset("four", "team", 16, priority=urgent, topology="")
+    await space.admission("four", "QuotaReserved", "False")
+    path = f"/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{space.name}-team/pendingworkloads"
+
+    async def both() -> list[Object]:
+        items: list[Object] = (await space.api.get(path)).made["items"] or []
+        return items if len(items) == 2 else []
+
+    items = await eventually(both, "two wait in the queue")
+    order = [(space.plain(item["metadata"]["name"]), item["positionInClusterQueue"]) for item in items]
+    assert order == [("jobset-four-<hash>", 0), ("jobset-three-<hash>", 1)]
+    assert [(item["priority"], item["localQueueName"]) for item in items] == [(1000, "team"), (0, "team")]
+
+
+async def test_what_can_never_fit_is_told_so(space: Space) -> None:
+    await space.queue("team", 64)
+    await space.jobset("huge", "team", 9, topology="")
+    found = await space.admission("huge", "QuotaReserved", "False")
+    assert told(found, space) == (
+        "False",
+        "Pending",
+        "couldn't assign flavors to pod set workers: insufficient quota for nvidia.com/gpu in flavor a4, "
+        "previously considered podsets requests (0) + current podset request (72) > maximum capacity (64)",
+    )
+
+
+async def test_quota_without_a_place_for_it(space: Space) -> None:
+    """Eight machines are free of quota, but a subblock has four."""
+    await space.queue("team", 128)
+    await space.jobset("wide", "team", 5)
+    found = await space.admission("wide", "QuotaReserved", "False")
+    assert told(found, space) == (
+        "False",
+        "Pending",
+        'couldn\'t assign flavors to pod set workers: topology "gke-default" allows to fit only 4 out of 5 pod(s)',
+    )
+
+
+async def test_a_queue_that_does_not_exist(space: Space) -> None:
+    await space.jobset("lost", "nowhere", 1)
+    found = await space.admission("lost", "QuotaReserved", "False")
+    assert told(found, space) == ("False", "Inadmissible", "LocalQueue nowhere doesn't exist")
+
+
+async def test_a_stopped_queue_admits_nobody(space: Space) -> None:
+    await space.queue("team", 64, stopPolicy="Hold")
+    await space.jobset("one", "team", 1)
+    found = await space.admission("one", "QuotaReserved", "False")
+    assert told(found, space) == ("False", "Inadmissible", "ClusterQueue team is inactive")
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+    await space.api.send("PATCH", path, {"spec": {"stopPolicy": "None"}}, MERGE_PATCH)
+    await space.pods("one", 1)
+
+
+async def test_when_one_ends_the_next_begins(space: Space) -> None:
+    await three_jobs(space)
+    for pod in await space.pods("one", 2):
+        await space.end(pod["metadata"]["name"])
+    await space.admission("one", "Finished")
+    await space.admission("three", "Admitted")
+    await space.pods("three", 4)
+
+
+async def places(space: Space, job: str, count: int, level: str) -> set[str]:
+    """Where the pods of a job run, at one level of the topology."""
+    found = set()
+    for pod in await space.pods(job, count):
+        node = (await space.api.get(f"{CORE}/nodes/{pod['spec']['nodeName']}")).made
+        found.add(node["metadata"]["labels"][level])
+    return found
+
+
+async def test_a_job_stays_on_one_subblock(space: Space) -> None:
+    await space.queue("team", 128)
+    await space.jobset("four", "team", 4)
+    assert len(await places(space, "four", 4, SUBBLOCK)) == 1
+    assert len(await places(space, "four", 4, "kubernetes.io/hostname")) == 4
+
+
+async def test_a_job_stays_on_one_block(space: Space) -> None:
+    await space.queue("team", 128)
+    await space.jobset("eight", "team", 8, topology=BLOCK)
+    assert len(await places(space, "eight", 8, BLOCK)) == 1
+    assert len(await places(space, "eight", 8, SUBBLOCK)) == 2
+
+
+async def test_small_jobs_share_a_subblock_before_they_open_another(space: Space) -> None:
+    """Two machines here, four there: the second pair fills the gap of the first."""
+    await space.queue("team", 128)
+    for job, nodes in (("pair", 2), ("four", 4), ("other", 2)):
+        await space.jobset(job, "team", nodes)
+        await space.pods(job, nodes)
+    assert await places(space, "pair", 2, SUBBLOCK) == await places(space, "other", 2, SUBBLOCK)
+
+
+async def test_the_assignment_lists_the_hosts_the_pods_run_on(space: Space) -> None:
+    await space.queue("team", 128)
+    await space.jobset("four", "team", 4)
+    hosts = {pod["spec"]["nodeName"] for pod in await space.pods("four", 4)}
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("four")))).made
+    (podset,) = workload["status"]["admission"]["podSetAssignments"]
+    assert workload["status"]["admission"]["clusterQueue"] == f"{space.name}-team"
+    assert (podset["name"], podset["count"], podset["resourceUsage"]) == ("workers", 4, {GPU: "32"})
+    assert podset["flavors"] == {GPU: f"{space.name}-a4"}
+    assert podset["topologyAssignment"]["levels"] == ["kubernetes.io/hostname"]
+    assert assigned(podset["topologyAssignment"]) == hosts
+
+
+def assigned(assignment: Object) -> set[str]:
+    """The hosts of a compressed topology assignment."""
+    hosts = set()
+    for part in assignment["slices"]:
+        (values,) = part["valuesPerLevel"]
+        if "universal" in values:
+            hosts.add(values["universal"])
+        else:
+            each = values["individual"]
+            hosts |= {each.get("prefix", "") + root + each.get("suffix", "") for root in each["roots"]}
+    return hosts
+
+
+async def test_what_a_workload_asks(space: Space) -> None:
+    await space.queue("team", 64)
+    urgent = await space.priority("urgent", 1000)
+    await space.jobset("one", "team", 2, priority=urgent)
+    name = await space.workload("one")
+    workload = (await space.api.get(space.path(KUEUE, "workloads", name))).made
+    spec, jobset = workload["spec"], (await space.api.get(space.path(JOBSETS, "jobsets", "one"))).made
+    assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == jobset["metadata"]["uid"]
+    assert (spec["queueName"], spec["priority"], spec["active"]) == ("team", 1000, True)
+    assert spec["priorityClassRef"] == {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": urgent}
+    (podset,) = spec["podSets"]
+    assert (podset["name"], podset["count"]) == ("workers", 2)
+    assert podset["topologyRequest"]["required"] == SUBBLOCK
+    (owner,) = workload["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("JobSet", "one", True)
+
+
+async def test_the_more_urgent_job_takes_the_place_of_the_newest(space: Space) -> None:
+    await three_jobs(space)
+    await space.jobset("urgent", "team", 4, priority=await space.priority("urgent", 1000))
+    await space.pods("urgent", 4)
+    evicted = "two" if condition(await workload_of(space, "two"), "Evicted") else "one"
+    story = (
+        "Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to prioritization in the ClusterQueue; "
+        "preemptor path: /team; preemptee path: /team"
+    )
+    assert told(await space.admission(evicted, "Evicted"), space) == ("True", "Preempted", story)
+    assert told(await space.admission(evicted, "Preempted"), space) == ("True", "InClusterQueue", story)
+    assert told(await space.admission(evicted, "Requeued"), space) == ("True", "Preempted", story)
+    assert told(await space.admission(evicted, "Admitted", "False"), space) == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
+    assert evicted == "one", "the two machines of the small job are enough, with the 16 GPUs that nobody had"
+    status = (await workload_of(space, "one"))["status"]
+    assert status["schedulingStats"]["evictions"] == [{"count": 1, "reason": "Preempted", "underlyingCause": ""}]
+    held = await space.condition(JOBSETS, "jobsets", "one", "Suspended")
+    assert told(held, space) == ("True", "SuspendedJobs", "jobset is suspended")
+
+
+async def workload_of(space: Space, job: str) -> Object:
+    return (await space.api.get(space.path(KUEUE, "workloads", await space.workload(job)))).made
+
+
+async def test_a_team_borrows_and_gives_back(space: Space) -> None:
+    cohort = {"cohortName": f"{space.name}-all", "preemption": {**LOWER, "reclaimWithinCohort": "Any"}}
+    await space.queue("red", 64, **cohort)
+    await space.queue("blue", 64, **cohort)
+    await space.jobset("guest", "red", 12, topology="")
+    await space.pods("guest", 12)
+    path = f"{KUEUE}/clusterqueues/{space.name}-red"
+
+    async def borrowed() -> str:
+        usage = (await space.api.get(path)).made["status"].get("flavorsUsage") or [{"resources": [{}]}]
+        return str(usage[0]["resources"][0].get("borrowed", "0")).removeprefix("0")
+
+    assert await eventually(borrowed, "the red queue borrows") == "32"
+    await space.jobset("owner", "blue", 8, topology="")
+    await space.pods("owner", 8)
+    evicted = await space.admission("guest", "Preempted")
+    assert told(evicted, space) == (
+        "True",
+        "InCohortReclamation",
+        "Preempted to accommodate a workload (UID: <uid>, JobUID: <uid>) due to reclamation within the cohort; "
+        "preemptor path: /all/blue; preemptee path: /all/red",
+    )
+
+
+async def test_events_tell_the_same_story(space: Space) -> None:
+    await three_jobs(space)
+
+    async def heard() -> set[tuple[str, str, str]]:
+        found = {
+            (event["type"], event["reason"], space.plain(event["message"]))
+            for event in await space.items(CORE, "events")
+        }
+        return found if any(reason == "Pending" for _, reason, _ in found) else set()
+
+    found = await eventually(heard, "the third job is told")
+    for expected in (
+        ("Warning", "Pending", f"{SHORT}16 more needed"),
+        ("Normal", "CreatedWorkload", "Created Workload: <namespace>/jobset-one-<hash>"),
+        ("Normal", "Started", "Admitted by clusterQueue team"),
+        ("Normal", "Admitted", "Admitted by ClusterQueue team, wait time since reservation was 0s"),
+        ("Normal", "ResumeJobs", "jobset is resumed"),
+        ("Normal", "SuspendedJobs", "jobset is suspended"),
+    ):
+        assert expected in found

@@ -1,0 +1,305 @@
+"""Create, update, patch, apply: what is stored, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.contract.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from tests.contract.cluster import CORE, JOBSETS, KUEUE
+from tests.contract.space import container
+
+if TYPE_CHECKING:
+    from tests.contract.client import Answer, Object
+    from tests.contract.space import Space
+
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+def config(name: str, **data: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+async def create(space: Space, body: Object, **query: Any) -> Answer:
+    return await space.api.create(space.path(CORE, "configmaps"), body, **query)
+
+
+async def patch(space: Space, name: str, body: object, kind: str, **query: Any) -> Answer:
+    return await space.api.send("PATCH", space.path(CORE, "configmaps", name), body, kind, **query)
+
+
+async def test_what_the_server_adds(space: Space) -> None:
+    answer = await create(space, config("a", key="value"))
+    assert answer.status == 201
+    metadata = answer.made["metadata"]
+    assert {"uid", "resourceVersion", "creationTimestamp"} <= set(metadata)
+    assert metadata["namespace"] == space.name
+    assert "generation" not in metadata
+    assert answer.made["data"] == {"key": "value"}
+
+
+async def test_generated_names(space: Space) -> None:
+    answer = await create(space, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}})
+    name = answer.made["metadata"]["name"]
+    assert name.startswith("a-")
+    assert len(name) == len("a-") + 5
+
+
+async def test_a_name_is_taken_once(space: Space) -> None:
+    await create(space, config("a"))
+    assert (await create(space, config("a"))).refused(409, "AlreadyExists") == 'configmaps "a" already exists'
+
+
+async def test_an_update_of_an_older_version_is_refused(space: Space) -> None:
+    first = (await create(space, config("a", n="1"))).made
+    path = space.path(CORE, "configmaps", "a")
+    second = (await space.api.send("PUT", path, {**first, "data": {"n": "2"}})).made
+    assert int(second["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
+    message = (await space.api.send("PUT", path, {**first, "data": {"n": "3"}})).refused(409, "Conflict")
+    assert message == (
+        'Operation cannot be fulfilled on configmaps "a": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+    assert (await space.api.get(path)).made["data"] == {"n": "2"}
+
+
+async def test_an_update_that_changes_nothing_keeps_the_version(space: Space) -> None:
+    first = (await create(space, config("a", n="1"))).made
+    again = (await space.api.send("PUT", space.path(CORE, "configmaps", "a"), first)).made
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_an_update_of_nothing(space: Space) -> None:
+    answer = await space.api.send("PUT", space.path(CORE, "configmaps", "zz"), config("zz"))
+    assert answer.refused(404, "NotFound") == 'configmaps "zz" not found'
+
+
+async def test_an_update_under_another_name(space: Space) -> None:
+    await create(space, config("a"))
+    answer = await space.api.send("PUT", space.path(CORE, "configmaps", "a"), config("b"))
+    message = answer.refused(400, "BadRequest")
+    assert message == "the name of the object (b) does not match the name on the URL (a)"
+
+
+async def test_merge_patch(space: Space) -> None:
+    await create(space, config("a", keep="1", drop="2"))
+    changed = (await patch(space, "a", {"data": {"drop": None, "new": "3"}}, MERGE_PATCH)).made
+    assert changed["data"] == {"keep": "1", "new": "3"}
+
+
+async def test_json_patch(space: Space) -> None:
+    await create(space, config("a", one="1", two="2"))
+    steps = [
+        {"op": "test", "path": "/data/one", "value": "1"},
+        {"op": "replace", "path": "/data/one", "value": "uno"},
+        {"op": "remove", "path": "/data/two"},
+        {"op": "add", "path": "/metadata/labels", "value": {"with/slash": "x"}},
+        {"op": "add", "path": "/metadata/labels/other~1slash", "value": "y"},
+    ]
+    changed = (await patch(space, "a", steps, JSON_PATCH)).made
+    assert changed["data"] == {"one": "uno"}
+    assert changed["metadata"]["labels"] == {"with/slash": "x", "other/slash": "y"}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{"op": "test", "path": "/data/one", "value": "2"}, {"op": "remove", "path": "/data/zzz"}],
+    ids=["test", "remove"],
+)
+async def test_a_json_patch_that_does_not_fit(space: Space, step: Object) -> None:
+    await create(space, config("a", one="1"))
+    message = (await patch(space, "a", [step], JSON_PATCH)).refused(422, "Invalid")
+    assert message == "the server rejected our request due to an error in our request"
+
+
+async def test_a_strategic_patch_merges_lists_by_name(space: Space) -> None:
+    await space.pod("a", containers=[container("main"), container("side")])
+    path = space.path(CORE, "pods", "a")
+    change = {"spec": {"containers": [{"name": "side", "image": "busybox:2"}]}}
+    changed = (await space.api.send("PATCH", path, change, STRATEGIC_PATCH)).made
+    assert [(each["name"], each["image"]) for each in changed["spec"]["containers"]] == [
+        ("main", "busybox:1"),
+        ("side", "busybox:2"),
+    ]
+
+
+async def test_a_merge_patch_replaces_lists(space: Space) -> None:
+    made = (
+        await create(space, {**config("a"), "metadata": {"name": "a", "finalizers": ["x.io/one", "x.io/two"]}})
+    ).made
+    assert made["metadata"]["finalizers"] == ["x.io/one", "x.io/two"]
+    changed = (await patch(space, "a", {"metadata": {"finalizers": []}}, MERGE_PATCH)).made
+    assert "finalizers" not in changed["metadata"]
+
+
+async def test_custom_kinds_know_no_strategic_patch(space: Space) -> None:
+    await space.queue("team", 8)
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+    answer = await space.api.send("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, STRATEGIC_PATCH)
+    message = answer.refused(415, "UnsupportedMediaType")
+    assert message == (
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    )
+
+
+async def test_a_node_is_cordoned_and_let_go(space: Space) -> None:
+    node = (await space.api.get(f"{CORE}/nodes", limit=1)).made["items"][0]["metadata"]["name"]
+    path = f"{CORE}/nodes/{node}"
+    held = (await space.api.send("PATCH", path, {"spec": {"unschedulable": True}}, STRATEGIC_PATCH)).made
+    assert held["spec"]["unschedulable"] is True
+    freed = (await space.api.send("PATCH", path, {"spec": {"unschedulable": None}}, STRATEGIC_PATCH)).made
+    assert "unschedulable" not in freed["spec"]
+
+
+async def test_generation_counts_changes_of_the_spec_only(space: Space) -> None:
+    await space.queue("team", 8)
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+    before = (await space.api.get(path)).made["metadata"]["generation"]
+    await space.api.send("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
+    assert (await space.api.get(path)).made["metadata"]["generation"] == before
+    await space.api.send("PATCH", path, {"spec": {"queueingStrategy": "StrictFIFO"}}, MERGE_PATCH)
+    assert (await space.api.get(path)).made["metadata"]["generation"] == before + 1
+
+
+async def test_status_and_spec_are_written_apart(space: Space) -> None:
+    await space.queue("team", 8)
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+    before = (await space.api.get(path)).made
+    await space.api.send("PATCH", path, {"status": {"pendingWorkloads": 99}}, MERGE_PATCH)
+    assert (await space.api.get(path)).made["status"].get("pendingWorkloads") != 99
+    await space.api.send("PATCH", f"{path}/status", {"spec": {"queueingStrategy": "StrictFIFO"}}, MERGE_PATCH)
+    assert (await space.api.get(path)).made["spec"] == before["spec"]
+
+
+async def test_apply_creates_changes_and_removes_what_it_owns(space: Space) -> None:
+    first = await patch(space, "a", json.dumps(config("a", x="1", y="2")), APPLY_PATCH, fieldManager="one")
+    assert first.status == 201
+    assert first.made["metadata"]["managedFields"][0]["manager"] == "one"
+    assert first.made["metadata"]["managedFields"][0]["operation"] == "Apply"
+    second = await patch(space, "a", json.dumps(config("a", x="9")), APPLY_PATCH, fieldManager="one")
+    assert second.status == 200
+    assert second.made["data"] == {"x": "9"}
+
+
+async def test_apply_leaves_what_others_own(space: Space) -> None:
+    await patch(space, "a", json.dumps(config("a", x="1")), APPLY_PATCH, fieldManager="one")
+    await patch(space, "a", json.dumps(config("a", y="2")), APPLY_PATCH, fieldManager="two")
+    answer = await patch(space, "a", json.dumps(config("a", x="1")), APPLY_PATCH, fieldManager="one")
+    assert answer.made["data"] == {"x": "1", "y": "2"}
+
+
+async def test_apply_over_another_owner_is_a_conflict_until_forced(space: Space) -> None:
+    await patch(space, "a", json.dumps(config("a", x="1")), APPLY_PATCH, fieldManager="one")
+    text = json.dumps(config("a", x="2"))
+    answer = await patch(space, "a", text, APPLY_PATCH, fieldManager="two")
+    assert answer.refused(409, "Conflict") == 'Apply failed with 1 conflict: conflict with "one": .data.x'
+    assert answer.body["details"]["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.x"}
+    ]
+    forced = await patch(space, "a", text, APPLY_PATCH, fieldManager="two", force="true")
+    assert forced.made["data"] == {"x": "2"}
+
+
+async def test_apply_needs_a_manager(space: Space) -> None:
+    message = (await patch(space, "a", json.dumps(config("a")), APPLY_PATCH)).refused(422, "Invalid")
+    assert message == (
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+    )
+
+
+async def test_a_dry_run_checks_and_stores_nothing(space: Space) -> None:
+    assert (await create(space, config("a"), dryRun="All")).status == 201
+    assert (await space.api.get(space.path(CORE, "configmaps", "a"))).status == 404
+    assert (await create(space, config("Bad_Name"), dryRun="All")).status == 422
+
+
+async def test_names_are_checked(space: Space) -> None:
+    answer = await create(space, config("Bad_Name"))
+    problem = f'Invalid value: "Bad_Name": {SUBDOMAIN}'
+    assert answer.refused(422, "Invalid") == f'ConfigMap "Bad_Name" is invalid: metadata.name: {problem}'
+    assert answer.body["details"]["causes"] == [
+        {"reason": "FieldValueInvalid", "message": problem, "field": "metadata.name"}
+    ]
+
+
+async def test_a_name_is_needed(space: Space) -> None:
+    message = (await create(space, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})).refused(422, "Invalid")
+    assert message == 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'
+
+
+async def test_a_pod_needs_a_container(space: Space) -> None:
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}
+    answer = await space.api.create(f"{CORE}/namespaces/default/pods", body)
+    assert answer.refused(422, "Invalid") == 'Pod "p" is invalid: spec.containers: Required value'
+
+
+async def test_a_job_set_whose_names_grow_too_long_is_refused(space: Space) -> None:
+    name = "s" * 60
+    job = {"template": {"spec": {"template": {"spec": {"containers": [container("main")], "restartPolicy": "Never"}}}}}
+    body = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name},
+        "spec": {"replicatedJobs": [{"name": "w", **job}]},
+    }
+    message = (await space.api.create(space.path(JOBSETS, "jobsets"), body)).refused(422, "Invalid")
+    assert message == (
+        f'admission webhook "vjobset.kb.io" denied the request: JobSet.jobset.x-k8s.io "{name}" is invalid: '
+        f'spec.replicatedJobs[0].name: Invalid value: "{name}-w-0": JobSet name is too long, '
+        "job names generated for this JobSet will exceed 63 characters"
+    )
+
+
+async def test_a_quota_of_something_not_covered_is_refused(space: Space) -> None:
+    quota = [{"name": "a4", "resources": [{"name": "cpu", "nominalQuota": 1}]}]
+    body = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": f"{space.name}-bad"},
+        "spec": {"resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": quota}]},
+    }
+    message = (await space.api.create(f"{KUEUE}/clusterqueues", body)).refused(403, "Forbidden")
+    assert message == (
+        'admission webhook "vclusterqueue.kb.io" denied the request: '
+        'spec.resourceGroups[0].flavors[0].resources[0].name: Invalid value: "cpu": '
+        "must match the name in coveredResources"
+    )
+
+
+async def test_unknown_fields_are_refused_when_asked(space: Space) -> None:
+    message = (await create(space, {**config("a"), "nope": 1}, fieldValidation="Strict")).refused(400, "BadRequest")
+    assert message == (
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "nope"'
+    )
+
+
+async def test_a_namespace_must_exist(space: Space) -> None:
+    answer = await space.api.create(f"{CORE}/namespaces/nope/configmaps", config("a"))
+    assert answer.refused(404, "NotFound") == 'namespaces "nope" not found'
+
+
+async def test_a_namespace_must_agree_with_the_address(space: Space) -> None:
+    body = {**config("a"), "metadata": {"name": "a", "namespace": "other"}}
+    message = (await create(space, body)).refused(400, "BadRequest")
+    assert message == "the namespace of the provided object does not match the namespace sent on the request"
+
+
+async def test_a_body_that_is_not_json(space: Space) -> None:
+    (await space.api.send("POST", space.path(CORE, "configmaps"), '{"a')).refused(400, "BadRequest")
+
+
+async def test_a_body_of_an_unknown_type(space: Space) -> None:
+    answer = await space.api.send("POST", space.path(CORE, "configmaps"), "x", "text/plain")
+    answer.refused(415, "UnsupportedMediaType")
+
+
+async def test_a_patch_of_an_unknown_type(space: Space) -> None:
+    await create(space, config("a"))
+    (await patch(space, "a", {}, "application/json")).refused(415, "UnsupportedMediaType")
