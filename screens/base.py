@@ -7,6 +7,7 @@ asks for goes to the session, and what comes of it returns with the next picture
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on, work
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 TICK = 1.0
 """Seconds between repaints of what ages by itself."""
+SLOW = 0.025
+"""Seconds that drawing one picture may take at four a second."""
+REST = 20
+"""After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
 
 
 class LiveApp(App[int]):
@@ -138,6 +143,9 @@ class LiveScreen(Screen[None]):
     KINDS: ClassVar[tuple[str, ...]] = ()
     """Kinds this screen stands on: its freshness is theirs."""
 
+    _rested_at = 0.0
+    _drawing_due = False
+
     @property
     def crumb(self) -> str:
         """Name of this page in the trail; empty on a main screen."""
@@ -177,14 +185,29 @@ class LiveScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """Draw the present picture: hidden screens do not follow."""
         if self.is_mounted:
-            self._fleet_changed()
+            self._draw_fleet()
             self._trouble_changed()
             self._show_keys()
 
     def _fleet_changed(self) -> None:
-        if self.is_current:
-            self._show_title()
-            self.show_fleet(self.app.fleet)
+        if not self.is_current:
+            return
+        wait = self._rested_at - monotonic()
+        if wait <= 0:
+            self._draw_fleet()
+        elif not self._drawing_due:
+            self._drawing_due = True
+            self.set_timer(wait, self._draw_fleet)
+
+    def _draw_fleet(self) -> None:
+        self._drawing_due = False
+        if not self.is_current:
+            return
+        start = monotonic()
+        self._show_title()
+        self.show_fleet(self.app.fleet)
+        cost = monotonic() - start
+        self._rested_at = monotonic() + (REST * cost if cost > SLOW else 0.0)
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble

@@ -34,22 +34,22 @@ class PoolTable(ResourceTable[Pool]):
     COLUMNS: ClassVar = (
         Column("POOL", lambda pool: Run(pool.name, "strong" if pool.labelled else "dim"), least=8, most=40,
                sort=lambda pool: pool.name),
-        Column("MACHINE", lambda pool: pool.machine_type, least=8, most=24, drop=5,
+        Column("MACHINE", lambda pool: pool.machine_type, least=8, most=24, drop=8,
                sort=lambda pool: pool.machine_type),
-        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), most=24, drop=8),
+        Column("ZONE", lambda pool: Run(", ".join(pool.zones), "dim"), most=24, drop=9),
         Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", width=7, right=True,
                sort=lambda pool: pool.nodes_total, down=True),
         Column("GPUS", lambda pool: f"{pool.gpus_used}/{pool.gpus_total}", least=14, most=32, drawn=gpu_bar,
                sort=lambda pool: pool.gpus_used, down=True),
         Column("FREE", lambda pool: f"{pool.gpus_free}" if pool.gpus_total else "", width=5, right=True, ink="strong",
                sort=lambda pool: pool.gpus_free, down=True),
-        Column("×8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=6,
+        Column("×8", lambda pool: f"{pool.slots8}" if pool.gpus_total else "", width=4, right=True, drop=5,
                sort=lambda pool: pool.slots8, down=True),
         Column("×64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=4, right=True, drop=6,
                sort=lambda pool: pool.slots64, down=True),
         Column("HOW", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
                sort=lambda pool: pool.provisioning),
-        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=9),
+        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20),
     )  # fmt: skip
 
     def row_text(self, row: Pool) -> str:

@@ -14,6 +14,7 @@ from screens.pod_actions import PodActions
 from screens.widgets.event_table import EventTable
 from screens.widgets.facts import Fact, Facts
 from screens.widgets.node_words import maintenance_words, node_state
+from screens.widgets.notice import Notice
 from screens.widgets.pod_table import PodTable
 from screens.widgets.table import ResourceTable
 from screens.wording import Run, clock, moment
@@ -61,6 +62,13 @@ def _scan(node: Node) -> str:
     return " ".join(part for part in (speed, node.scan_result) if part)
 
 
+class PodsHere(PodTable):
+    """Pods of one node."""
+
+    EMPTY = Notice("No pods on this node.")
+    COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
+
+
 class NodeScreen(NodeActions, PodActions):
     """A node's page."""
 
@@ -72,7 +80,7 @@ class NodeScreen(NodeActions, PodActions):
         Binding("tab", "app.focus_next", "Next list", show=False, id="node.next"),
     ]
     facts = getters.query_one(Facts)
-    pods_here = getters.query_one(PodTable)
+    pods_here = getters.query_one(PodsHere)
     events = getters.query_one(EventTable)
 
     def __init__(self, name: str) -> None:
@@ -87,7 +95,7 @@ class NodeScreen(NodeActions, PodActions):
     def body(self) -> ComposeResult:
         """Facts, pods, events."""
         yield Facts()
-        yield PodTable()
+        yield PodsHere()
         yield EventTable()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -97,6 +105,7 @@ class NodeScreen(NodeActions, PodActions):
         gone = (("State", Run("gone: the node was removed", "waits")),)
         self.facts.facts = node_facts(node, fleet, now) if node else gone
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
+        self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
         # Kubelets name the node, not its uid, as the uid of their events' object.
         names = {self._node_name, *([node.uid] if node else [])}

@@ -71,7 +71,7 @@ class NodeActions(LiveScreen):
         verb = "Cordon" if on else "Uncordon"
         title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
         lines = [f"{node.name}: {self._held(node)}" for node in nodes]
-        lines += ["", "No new pods come here; what runs goes on." if on else "New pods may come here again."]
+        lines += [" ", "No new pods come here; what runs goes on." if on else "New pods may come here again."]
         if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
             return
         for node in nodes:

@@ -101,6 +101,6 @@ def consequences(pods: list[Pod]) -> list[str]:
     """What follows from deleting them."""
     jobs = sorted({pod.jobset for pod in pods if pod.jobset and not pod.finished})
     if jobs:
-        return ["", f"{', '.join(jobs)} counts this as a failure and may restart all its ranks."]
+        return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its ranks."]
     owned = sorted({f"{pod.owner_kind} {pod.owner_name}" for pod in pods if pod.owner_name and not pod.finished})
-    return ["", f"{', '.join(owned)} makes a new one."] if owned else ["", "Nothing makes a new one."]
+    return [" ", f"{', '.join(owned)} makes a new one."] if owned else [" ", "Nothing makes a new one."]

@@ -119,11 +119,14 @@ class PoolScreen(NodeActions):
 
     def _about(self, pool: Pool) -> tuple[Run, ...]:
         parts = (
-            pool.machine_type, ", ".join(pool.zones), str(pool.provisioning), pool.reservation,
-            f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready",
             f"{pool.gpus_used} of {pool.gpus_total} GPUs in use, {pool.gpus_free} free" if pool.gpus_total else "",
+            pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
+            ", ".join(pool.zones),
         )  # fmt: skip
-        return (Run(f"{pool.name}   ", "strong"), Run("   ".join(part for part in parts if part), "dim"))
+        return (
+            Run(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
+            Run("   ".join(part for part in parts if part), "dim"),
+        )
 
     @property
     def node_names(self) -> list[str]:

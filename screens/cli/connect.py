@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from console.practice.child import PracticeProcess
 
-from console.session import Session
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
+    from console.session import Session
     from screens.cli.options import Options
 
 
@@ -35,6 +34,8 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 @asynccontextmanager
 async def connected(options: Options, kinds: Collection[str]) -> AsyncIterator[Session]:
     """A session that watches only these kinds, closed at the end."""
+    from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
+
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 RowT = TypeVar("RowT")
 GAP = 2
+EXTRA = 5
+"""Columns with this `drop` or more are shown only where all others have their full width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Column(Generic[RowT]):
     """Largest first when first sorted."""
     ink: str = ""
     drop: int = 0
-    """0: always shown; else the highest number is the first to go when the line is too short."""
+    """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
+    it must, from EXTRA on before another column's text is cut."""
     drawn: Callable[[RowT, int], Cell] | None = None
     """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
     key: str = ""
@@ -84,14 +87,15 @@ def cell_width(cell: Cell) -> int:
 def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> list[tuple[Column[RowT], int]]:
     """The columns that fit in `room` and their widths; `wants` is the widest cell of each."""
     kept = list(zip(columns, wants, strict=True))
-    while sum(column.floor + GAP for column, _ in kept) - GAP > room:
+    while kept:
         last = max(kept, key=lambda pair: pair[0].drop)
-        if not last[0].drop:
+        enough = _wanted if last[0].drop >= EXTRA else _least
+        if not last[0].drop or sum(enough(*pair) + GAP for pair in kept) - GAP <= room:
             break
         kept.remove(last)
     widths = {id(column): column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
-    for column, want in kept:
+    for column, want in sorted(kept, key=lambda pair: pair[0].drawn is not None):  # bars take what text leaves
         if not column.width and not column.fill:
             more = max(0, min(spare, min(column.most, want) - column.floor))
             widths[id(column)] += more
@@ -100,3 +104,11 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
     for column in filling:
         widths[id(column)] += max(0, spare // len(filling))
     return [(column, widths[id(column)]) for column, _ in kept]
+
+
+def _least(column: Column[RowT], want: int) -> int:
+    return column.floor
+
+
+def _wanted(column: Column[RowT], want: int) -> int:
+    return column.floor if column.fill or column.drawn else max(column.floor, min(column.most, want))

@@ -14,13 +14,14 @@ from textual.strip import Strip
 
 from console.models.places import PipState
 from screens.widgets.ink import Inked
-from screens.widgets.line import fit, fit_runs
+from screens.widgets.line import InkOf, fit, fit_runs
 from screens.wording import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rich.segment import Segment
+    from rich.style import Style
     from textual import events
 
     from console.models.places import Floor, Host, Pip
@@ -69,6 +70,8 @@ def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
 def host_mark(host: Host) -> Run:
     """The one thing to know of a host besides its GPUs."""
     node = host.node
+    if host.out == host.total:
+        return Run(" ")  # its pips say it
     if node.faults and not (node.maintenance_active and len(node.faults) == 1):
         return Run("✗", "bad")
     if node.maintenance_active or node.maintenance_at:
@@ -110,7 +113,9 @@ class FloorMap(ScrollView, Inked, can_focus=True):
         self._spots: list[Spot] = []
         self._cursor = ""
         self._label = LABEL
+        self._pips = 0
         self._place = (0, 0)
+        self._rows = 1
 
     def show_floor(self, floor: Floor, ink_of: Callable[[str], str]) -> None:
         """Show that floor; `ink_of` gives the ink of a holder's uid."""
@@ -161,14 +166,15 @@ class FloorMap(ScrollView, Inked, can_focus=True):
             self._label = 0  # so many hosts that names would push half of them out of sight
             lines = floor_lines(floor, self._per_line())
         self._lines = lines
+        self._rows = next((rows for rows in (3, 2) if self._label and len(lines) * rows <= self.size.height + 1), 1)
         self._spots = [
-            Spot(y, self._left + index * self._cell, host)
+            Spot(y * self._rows, self._left + index * self._cell, host)
             for y, line in enumerate(lines)
             for index, host in enumerate(line.hosts)
         ]
         if self.host is None:
             self._cursor = self._spots[0].host.node.name if self._spots else ""
-        self.virtual_size = Size(width, len(lines))
+        self.virtual_size = Size(width, len(lines) * self._rows)
         self.refresh()
         self.post_message(self.Moved(self.host))
 
@@ -201,26 +207,47 @@ class FloorMap(ScrollView, Inked, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of hosts."""
-        index = y + self.scroll_offset.y
+        index, part = divmod(y + self.scroll_offset.y, self._rows)
         width = self.size.width
         if index >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         line = self._lines[index]
         block, subblock = self._place
         back = self.rich_style.background_style
-        names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
-        segments = fit_runs(names, self._left, lambda ink: back + self.ink(ink))
+        if part:
+            names = []
+        else:
+            names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
+        segments = fit_runs(names, self._left, self._on(back))
         for host in line.hosts:
-            segments += self._host(host)
+            segments += self._host(host, part)
         return Strip(segments).adjust_cell_length(width, back)
 
-    def _host(self, host: Host) -> list[Segment]:
+    def _host(self, host: Host, part: int) -> list[Segment]:
         here = self.has_focus and host.node.name == self._cursor
         back = self.ground("cursor") if here else self.rich_style.background_style
+        if part:
+            runs = [Run(self._caption(host) if part == 1 else "", "dim")]
+            back = self.rich_style.background_style if part == 2 else back
+            return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
         runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
         runs += [host_mark(host), *(self.pip(pip, host) for pip in host.pips)]
-        inked = fit_runs(runs, self._cell - 2, lambda ink: back + self.ink(ink))
-        return [*inked, *fit_runs([], 2, lambda ink: self.rich_style.background_style + self.ink(ink))]
+        return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
+
+    @property
+    def _gap(self) -> list[Segment]:
+        return fit_runs([], 2, self._on(self.rich_style.background_style))
+
+    def _on(self, ground: Style) -> InkOf:
+        return lambda ink: ground + self.ink(ink)
+
+    def _caption(self, host: Host) -> str:
+        names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
+        if len(names) > 1:
+            return f"{len(names)} jobs"
+        if names:
+            return names[0]
+        return "cordoned" if host.node.cordoned else "" if host.free else "faulty" if host.node.faults else ""
 
     # moving
 
@@ -236,7 +263,9 @@ class FloorMap(ScrollView, Inked, can_focus=True):
         if index is None:
             return
         here = self._spots[index]
-        there = [(abs(spot.x - here.x), number) for number, spot in enumerate(self._spots) if spot.y == here.y + lines]
+        there = [
+            (abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == here.y + lines * self._rows
+        ]
         if there:
             self._point(min(there)[1])
 
@@ -249,7 +278,7 @@ class FloorMap(ScrollView, Inked, can_focus=True):
         event.stop()
         y = event.y + self.scroll_offset.y
         for index, spot in enumerate(self._spots):
-            if spot.y == y and spot.x <= event.x < spot.x + self._cell:
+            if spot.y <= y < spot.y + self._rows and spot.x <= event.x < spot.x + self._cell:
                 self._point(index)
                 if event.chain == 2:
                     self.action_open()

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from console.models.pools import Pool
 
 
+YOUNG = 900
+"""Seconds in which a machine that is not ready yet counts as starting."""
+
+
 def maintenance_words(at: float, now: float, *, active: bool) -> str:
     """When maintenance begins."""
     if active:
@@ -35,14 +39,15 @@ def node_state(node: Node, now: float) -> list[Run]:
 def pool_state(pool: Pool, now: float) -> list[Run]:
     """What is wrong in a pool, or that nothing is."""
     runs: list[Run] = []
-    bad = {node for node, _ in pool.faults}
-    missing = pool.nodes_total - pool.nodes_ready
-    if bad:
-        only = next((fault for node, fault in pool.faults), "")
-        what = sentence(only) if len(pool.faults) == 1 else count(len(pool.faults), "fault")
-        runs += [BAD, Run(f" {count(len(bad), 'node')}: {what}  ", "bad")]
-    elif missing:
-        runs += [WAITS, Run(f" {missing} not ready  ", "waits")]
+    away = [node for node in pool.nodes if not node.ready]
+    starting = sum(now - node.created < YOUNG for node in away)
+    if len(away) > starting:
+        runs += [BAD, Run(f" {len(away) - starting} not ready  ", "bad")]
+    if starting:
+        runs += [WAITS, Run(f" {starting} starting  ", "waits")]
+    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool)
+    if faulty:
+        runs += [BAD, Run(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
         first = min(pool.maintenance, key=lambda each: (not each.active, each.at))
         words = maintenance_words(first.at, now, active=first.active)
@@ -51,6 +56,10 @@ def pool_state(pool: Pool, now: float) -> list[Run]:
     if cordoned:
         runs += [Run(f"‖ {cordoned} cordoned  ", "waits")]
     return runs or [OK, Run(" ready", "dim")]
+
+
+def _in_maintenance(pool: Pool) -> set[str]:
+    return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults) == 1}
 
 
 def gpu_bar(pool: Pool, width: int) -> list[Run]:

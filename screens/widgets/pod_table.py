@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from console.models.pod import Pod
 from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Cell, Run, pod_glyph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def status_cell(pod: Pod) -> Cell:
@@ -35,7 +38,7 @@ class PodTable(ResourceTable[Pod]):
 
     NOUN = "pod"
     EMPTY = Notice("No pods.", "5 launches a job.")
-    COLUMNS: ClassVar = (
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = (
         Column("NAMESPACE", lambda pod: pod.namespace, most=20, ink="dim", drop=6,
                sort=lambda pod: (pod.namespace, pod.name)),
         Column("NAME", lambda pod: pod.name, least=16, most=63, sort=lambda pod: pod.name),

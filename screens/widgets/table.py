@@ -395,7 +395,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
 
     def _columns_now(self) -> list[tuple[Column[Any], int]]:
         if self._layout is None:
-            self._layout = share(self._columns, self._wants, self.size.width - MARGIN)
+            self._layout = share(self._columns, self._wants, self.size.width - MARGIN - 1)
         return self._layout
 
     def _measure(self, rows: Mapping[RowKey, RowT], before: Mapping[RowKey, RowT]) -> bool:

@@ -1,4 +1,4 @@
-"""A small cluster for screen tests: two A4 pools and one without GPUs; jobs that run, wait and failed; every kind of fault."""
+"""A small cluster for screen tests: two A4 pools and one without GPUs, jobs in every state, every kind of fault."""
 
 from __future__ import annotations
 
