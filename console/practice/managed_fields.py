@@ -104,7 +104,7 @@ def apply(old: Object | None, applied: Object, manager: str, target: Target, *, 
     taken = frozenset(steps for _, steps in conflicts)
     merged = _merge(copy_of(old), applied, ())
     held = frozenset[FieldPath]().union(*(entry.fields for entry in others))
-    for steps in sorted((mine.fields if mine else frozenset()) - owned, key=len, reverse=True):
+    for steps in sorted((mine.fields if mine else frozenset()) - owned, key=len):
         if not any(other[: len(steps)] == steps for other in held | owned):
             _remove(merged, steps)
     if mine and mine.fields == owned and not taken and _plain(merged) == _plain(old):

@@ -67,6 +67,11 @@ class ApiServer:
         self._certificates = Certificates(host)
         self._runner: web.AppRunner | None = None
 
+    @property
+    def authority(self) -> bytes:
+        """The certificate, PEM, that a client trusts this server by."""
+        return self._certificates.authority
+
     async def start(self) -> None:
         """Listen; ``url`` is set afterwards."""
         application = web.Application(client_max_size=_LARGEST_BODY)

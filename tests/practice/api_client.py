@@ -1,0 +1,174 @@
+"""An API server with a runtime of a few lines, and a client to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import yaml
+
+from console.practice import resources as kinds
+from console.practice.refusal import bad_request
+from console.practice.server import ApiServer
+from console.practice.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from console.practice.authn import Account
+
+Object = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
+JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+@dataclass
+class Log:
+    """Lines that a test adds."""
+
+    lines: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: bool = False
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, *lines: bytes, at: float | None = None) -> None:
+        self.lines += [(time.time() if at is None else at, line) for line in lines]
+        self.more.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.more.set()
+
+    async def wait(self, after: int) -> None:
+        while len(self.lines) <= after and not self.ended:
+            self.more.clear()
+            await self.more.wait()
+
+
+class TinyRuntime:
+    """One log for all containers; commands `echo`, `cat`, `exit N` and `size`; ports lead to this machine."""
+
+    def __init__(self) -> None:
+        self.output = Log()
+
+    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+        if previous:
+            raise bad_request(f'previous terminated container "{container}" in pod "{pod}" not found')
+        return self.output
+
+    async def exec(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        argv: list[str],
+        *,
+        tty: bool,
+        stdin: asyncio.StreamReader | None,
+        write: Callable[[int, bytes], Awaitable[None]],
+        resize: asyncio.Queue[tuple[int, int]],
+    ) -> int:
+        if argv[0] == "cat" and stdin is not None:
+            while data := await stdin.read(1024):
+                await write(1, data)
+        elif argv[0] == "size":
+            await write(1, repr(await resize.get()).encode())
+        elif argv[0] == "exit":
+            await write(2, b"going")
+            return int(argv[1])
+        else:
+            await write(1, " ".join(argv[1:]).encode())
+        return 0
+
+    async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", port)
+
+
+@dataclass
+class Answer:
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def message(self) -> str:
+        return str(self.body["message"])
+
+
+@dataclass
+class Api:
+    """Requests as one account."""
+
+    server: ApiServer
+    storage: Storage
+    runtime: TinyRuntime
+    http: aiohttp.ClientSession
+
+    async def send(self, method: str, path: str, body: object = None, kind: str = "", **query: Any) -> Answer:
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": kind or "application/json"} if data is not None else {}
+        async with self.http.request(method, path, data=data, headers=headers, params=query) as response:
+            text = await response.text()
+            parsed = json.loads(text) if response.content_type == "application/json" else text
+            return Answer(response.status, parsed, dict(response.headers))
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        return await self.send("GET", path, **query)
+
+    async def made(self, path: str, body: Object) -> Object:
+        answer = await self.send("POST", path, body)
+        assert answer.status == 201, answer.body
+        made: Object = answer.body
+        return made
+
+    @asynccontextmanager
+    async def watch(self, path: str, **query: Any) -> AsyncIterator[AsyncIterator[Object]]:
+        async with self.http.get(path, params={"watch": "1", **query}) as response:
+            assert response.status == 200, await response.text()
+            yield _events(response)
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
+    async for line in response.content:
+        yield json.loads(line)
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, account: Account | None = None, **options: Any) -> AsyncIterator[Api]:
+    """A server with the namespace `default` and one running pod, `run`, of containers `main` and `side`."""
+    storage, runtime = Storage(seed=1, window=options.pop("window", 1000)), TinyRuntime()
+    storage.create(kinds.NAMESPACES, {"metadata": {"name": "default"}})
+    running = [{"name": name, "ready": True, "state": {"running": {}}} for name in ("main", "side")]
+    containers = [{"name": name, "image": "x"} for name in ("main", "side")]
+    pod = {"metadata": {"name": "run"}, "spec": {"nodeName": "node", "containers": containers}}
+    status = {"phase": "Running", "containerStatuses": running}
+    storage.create(kinds.PODS, {**pod, "status": status}, keep_status=True)
+    server = ApiServer(storage, runtime, **options)
+    await server.start()
+    try:
+        if account is not None:
+            server.add_account(account)
+        config = yaml.safe_load(server.kubeconfig(tmp_path / "kubeconfig", account=account).read_text())
+        trust = ssl.create_default_context(cadata=server.authority.decode())
+        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+        connector = aiohttp.TCPConnector(ssl=trust)
+        timeout = aiohttp.ClientTimeout(total=20)
+        async with aiohttp.ClientSession(server.url, connector=connector, headers=headers, timeout=timeout) as http:
+            yield Api(server, storage, runtime, http)
+    finally:
+        await server.stop()
+
+
+def config_map(name: str, data: dict[str, str] | None = None, **meta: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}, "data": data or {}}

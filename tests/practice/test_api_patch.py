@@ -1,0 +1,171 @@
+"""The dialects of PATCH, and who owns what under server-side apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice.json_patch import json_patch, merge_patch
+from console.practice.refusal import ApiError
+from console.practice.strategic_patch import strategic_merge
+from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, QUEUES, STRATEGIC, Answer, Api, config_map, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Object = dict[str, Any]
+
+
+def test_a_merge_patch_removes_with_null_and_replaces_lists() -> None:
+    assert merge_patch({"a": {"b": 1, "c": 2}, "l": [1]}, {"a": {"b": None}, "l": [2]}) == {"a": {"c": 2}, "l": [2]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([{"op": "add", "path": "/l/-", "value": 3}], {"l": [1, 2, 3], "m": {"x/y": 1}}),
+        ([{"op": "add", "path": "/l/0", "value": 0}], {"l": [0, 1, 2], "m": {"x/y": 1}}),
+        ([{"op": "remove", "path": "/l/0"}], {"l": [2], "m": {"x/y": 1}}),
+        ([{"op": "replace", "path": "/m/x~1y", "value": 2}], {"l": [1, 2], "m": {"x/y": 2}}),
+        ([{"op": "move", "from": "/m", "path": "/n"}], {"l": [1, 2], "n": {"x/y": 1}}),
+        ([{"op": "copy", "from": "/m", "path": "/n"}], {"l": [1, 2], "m": {"x/y": 1}, "n": {"x/y": 1}}),
+        ([{"op": "test", "path": "/l/1", "value": 2}], {"l": [1, 2], "m": {"x/y": 1}}),
+    ],
+)
+def test_json_patch(steps: list[Object], expected: Object) -> None:
+    assert json_patch({"l": [1, 2], "m": {"x/y": 1}}, steps) == expected
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"op": "test", "path": "/a", "value": 2},
+        {"op": "remove", "path": "/b"},
+        {"op": "replace", "path": "/b/c", "value": 1},
+        {"op": "add", "path": "a", "value": 1},
+    ],
+)
+def test_a_json_patch_that_does_not_fit(step: Object) -> None:
+    with pytest.raises(ApiError) as refused:
+        json_patch({"a": 1}, [step])
+    assert refused.value.status == 422
+
+
+def test_a_strategic_patch_knows_items_by_their_key() -> None:
+    spec = {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}], "tolerations": [1]}
+    change = {
+        "containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}, {"name": "b", "$patch": "delete"}],
+        "tolerations": [2],
+    }
+    merged = strategic_merge({"spec": spec}, {"spec": change})["spec"]
+    both = [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]
+    assert merged == {"containers": [{"name": "a", "env": both}], "tolerations": [2]}
+
+
+def test_strategic_directives() -> None:
+    target = {"metadata": {"finalizers": ["a", "b"]}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+    change = {
+        "metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]},
+        "spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "x": {"$patch": "replace", "y": 1}},
+    }
+    merged = strategic_merge(target, change)
+    assert merged["metadata"] == {"finalizers": ["b", "c"]}
+    assert merged["spec"] == {"containers": [{"name": "b"}, {"name": "a"}], "x": {"y": 1}}
+    assert strategic_merge({"v": {"a": 1, "b": 2}}, {"v": {"$retainKeys": ["b"], "b": 3}}) == {"v": {"b": 3}}
+
+
+async def apply(api: Api, body: Object, manager: str, *, path: str = MAPS, force: str = "false") -> Answer:
+    name = body["metadata"]["name"]
+    return await api.send("PATCH", f"{path}/{name}", body, APPLY, fieldManager=manager, force=force)
+
+
+def owned(body: Object) -> dict[str, Object]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in body["metadata"]["managedFields"]}
+
+
+async def test_what_a_manager_no_longer_applies_goes(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        first = await apply(api, config_map("a", {"x": "1", "y": "2"}, labels={"l": "1"}), "one")
+        assert first.status == 201
+        assert owned(first.body) == {"one": {"f:data": {"f:x": {}, "f:y": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}}
+        second = await apply(api, config_map("a", {"x": "1"}), "one")
+        assert second.body["data"] == {"x": "1"}
+        assert "labels" not in second.body["metadata"]
+
+
+async def test_what_two_managers_apply_stays_until_both_leave(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await apply(api, config_map("a", {"x": "1", "mine": "1"}), "one")
+        await apply(api, config_map("a", {"x": "1"}), "two")
+        left = await apply(api, config_map("a", {"mine": "1"}), "one")
+        assert left.body["data"] == {"mine": "1", "x": "1"}
+        gone = await apply(api, config_map("a", {"z": "1"}), "two")
+        assert gone.body["data"] == {"mine": "1", "z": "1"}
+
+
+async def test_a_conflict_names_the_manager_and_the_field(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.made(f"{MAPS}?fieldManager=editor", config_map("a", {"x": "1"}))
+        refused = await apply(api, config_map("a", {"x": "2"}), "one")
+        assert refused.status == 409
+        assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
+        forced = await apply(api, config_map("a", {"x": "2"}), "one", force="true")
+        assert forced.body["data"] == {"x": "2"}
+        assert owned(forced.body)["one"] == {"f:data": {"f:x": {}}}
+        assert "f:x" not in owned(forced.body).get("editor", {}).get("f:data", {})
+
+
+async def test_an_update_takes_ownership_of_what_it_changes(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
+        await api.send("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE, fieldManager="editor")
+        refused = await apply(api, config_map("a", {"x": "1", "y": "1"}), "one")
+        assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
+
+
+async def test_applied_containers_merge_by_name(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        jobs = "/apis/batch/v1/namespaces/default/jobs"
+
+        def job(*containers: Object) -> Object:
+            spec = {"containers": list(containers), "restartPolicy": "Never"}
+            return {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "j"},
+                "spec": {"template": {"spec": spec}},
+            }
+
+        first = {"name": "a", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}
+        assert (await apply(api, job(first, {"name": "b", "image": "i"}), "one", path=jobs)).status == 201
+        changed = await apply(api, job({**first, "env": first["env"][1:]}), "one", path=jobs)  # type: ignore[index]
+        assert changed.status == 200, changed.body
+        containers = changed.body["spec"]["template"]["spec"]["containers"]
+        assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]
+
+
+async def test_applying_the_same_again_writes_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        first = await apply(api, config_map("a", {"x": "1"}), "one")
+        again = await apply(api, config_map("a", {"x": "1"}), "one")
+        assert first.body["metadata"]["resourceVersion"] == again.body["metadata"]["resourceVersion"]
+
+
+async def test_unknown_fields_cannot_be_applied(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        refused = await apply(api, {**config_map("a"), "nope": 1}, "one")
+        assert refused.message.endswith(".nope: field not declared in schema")
+
+
+async def test_custom_kinds_take_no_strategic_patch(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {}}
+        await api.made(QUEUES, body)
+        assert (await api.send("PATCH", f"{QUEUES}/q", {"metadata": {}}, STRATEGIC)).status == 415
+
+
+async def test_a_stale_version_in_a_patch_is_a_conflict(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        change = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
+        assert (await api.send("PATCH", f"{PODS}/run", change, MERGE)).status == 409

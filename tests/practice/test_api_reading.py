@@ -1,0 +1,204 @@
+"""Lists and their pages, tables, versions, compression, and refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice import resources as kinds
+from console.practice.authn import reader
+from console.practice.faults import Fault
+from tests.practice.api_client import MAPS, PODS, QUEUES, Api, config_map, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def fill(api: Api, count: int) -> None:
+    for number in range(count):
+        await api.made(MAPS, config_map(f"m{number}", labels={"odd": str(number % 2)}))
+
+
+def names(body: dict[str, Any]) -> list[str]:
+    return [item["metadata"]["name"] for item in body["items"]]
+
+
+async def test_pages_show_one_moment(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await fill(api, 5)
+        first = (await api.get(MAPS, limit=2)).body
+        assert (names(first), first["metadata"]["remainingItemCount"]) == (["m0", "m1"], 3)
+        await api.send("DELETE", f"{MAPS}/m3")
+        await api.made(MAPS, config_map("m2a"))
+        second = (await api.get(MAPS, limit=2, **{"continue": first["metadata"]["continue"]})).body
+        third = (await api.get(MAPS, limit=2, **{"continue": second["metadata"]["continue"]})).body
+        assert names(second) + names(third) == ["m2", "m3", "m4"]
+        assert third["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
+
+
+async def test_a_page_whose_moment_is_over_is_gone_but_may_be_read_on(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await fill(api, 3)
+        token = (await api.get(MAPS, limit=1)).body["metadata"]["continue"]
+        api.server.expire_watches()
+        gone = await api.get(MAPS, limit=1, **{"continue": token})
+        assert (gone.status, gone.body["reason"]) == (410, "Expired")
+        rest = await api.get(MAPS, **{"continue": gone.body["metadata"]["continue"]})
+        assert names(rest.body) == ["m1", "m2"]
+
+
+async def test_selected_pages_do_not_count(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await fill(api, 5)
+        first = (await api.get(MAPS, limit=1, labelSelector="odd=1")).body
+        assert names(first) == ["m1"]
+        assert "remainingItemCount" not in first["metadata"]
+        token = first["metadata"]["continue"]
+        last = (await api.get(MAPS, limit=1, labelSelector="odd=1", **{"continue": token})).body
+        assert (names(last), "continue" in last["metadata"]) == (["m3"], False)
+
+
+async def test_items_of_built_in_kinds_have_no_kind(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await fill(api, 1)
+        api.storage.create(kinds.CLUSTERQUEUES, {"metadata": {"name": "q"}, "spec": {}})
+        assert "kind" not in (await api.get(MAPS)).body["items"][0]
+        assert (await api.get(QUEUES)).body["items"][0]["kind"] == "ClusterQueue"
+
+
+async def test_a_version_from_the_future_is_not_there_yet(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        answer = await api.get(MAPS, resourceVersion="999999")
+        assert (answer.status, answer.body["reason"]) == (504, "Timeout")
+
+
+async def test_tables(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.http.headers["Accept"] = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+        table = (await api.get(PODS)).body
+        headings = [column["name"] for column in table["columnDefinitions"]]
+        shown = dict(zip(headings, table["rows"][0]["cells"], strict=True))
+        assert (shown["Name"], shown["Ready"], shown["Status"], shown["Node"]) == ("run", "2/2", "Running", "node")
+        async with api.watch(PODS) as events:
+            event = await anext(events)
+        assert event["object"]["rows"][0]["cells"][0] == "run"
+
+
+async def test_both_versions_of_kueue(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        old = "/apis/kueue.x-k8s.io/v1beta1"
+        spec = {"cohort": "c", "admissionChecks": ["check"], "flavorFungibility": {"whenCanBorrow": "Borrow"}}
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": spec}
+        await api.made(f"{old}/clusterqueues", body)
+        new = (await api.get(f"{QUEUES}/q")).body["spec"]
+        assert new["cohortName"] == "c"
+        assert new["admissionChecksStrategy"] == {"admissionChecks": [{"name": "check"}]}
+        assert new["flavorFungibility"] == {"whenCanBorrow": "MayStopSearch"}
+        assert (await api.get(f"{old}/clusterqueues/q")).body["spec"]["cohort"] == "c"
+
+
+async def test_topology_assignments_in_both_versions(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        level = {"individual": {"prefix": "node-", "roots": ["1", "2"]}}
+        part = {"domainCount": 2, "valuesPerLevel": [level], "podCounts": {"universal": 1}}
+        assignment = {"name": "main", "topologyAssignment": {"levels": ["kubernetes.io/hostname"], "slices": [part]}}
+        status = {"admission": {"clusterQueue": "q", "podSetAssignments": [assignment]}}
+        reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
+        workload = {"metadata": {"name": "w"}, "spec": {"priorityClassRef": reference}, "status": status}
+        api.storage.create(kinds.WORKLOADS, workload, keep_status=True)
+        seen = (await api.get("/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads/w")).body
+        podset = seen["status"]["admission"]["podSetAssignments"][0]
+        domains = [{"values": ["node-1"], "count": 1}, {"values": ["node-2"], "count": 1}]
+        assert podset["topologyAssignment"] == {"levels": ["kubernetes.io/hostname"], "domains": domains}
+        assert seen["spec"] == {"priorityClassName": "high", "priorityClassSource": "scheduling.k8s.io/priorityclass"}
+
+
+async def test_large_answers_are_compressed_for_who_asks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.made(MAPS, config_map("big", {"x": "y" * 200_000}))
+        asked = await api.get(MAPS)
+        assert asked.headers["Content-Encoding"] == "gzip"
+        assert len(json.dumps(asked.body)) > 200_000
+        api.http.headers["Accept-Encoding"] = "identity"
+        assert "Content-Encoding" not in (await api.get(MAPS)).headers
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        (f"{MAPS}/x", 404, 'configmaps "x" not found'),
+        ("/api/v1/nopes", 404, "the server could not find the requested resource"),
+        (f"{PODS}/run/nope", 404, "the server could not find the requested resource"),
+        (f"{MAPS}?limit=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+    ],
+)
+async def test_refusals(tmp_path: Path, path: str, status: int, message: str) -> None:
+    async with serving(tmp_path) as api:
+        answer = await api.get(path)
+        assert (answer.status, answer.message) == (status, message)
+
+
+async def test_who_may_read_what(tmp_path: Path) -> None:
+    async with serving(tmp_path, reader("pods", name="looker")) as api:
+        assert (await api.get(PODS)).status == 200
+        refused = await api.get("/api/v1/nodes")
+        expected = 'nodes is forbidden: User "looker" cannot list resource "nodes" in API group "" at the cluster scope'
+        assert (refused.status, refused.message) == (403, expected)
+        asked = {"resourceAttributes": {"verb": "delete", "resource": "pods", "namespace": "default"}}
+        reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        kind = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
+        answer = await api.send("POST", reviews, {**kind, "spec": asked})
+        assert answer.body["status"] == {"allowed": False}
+
+
+async def test_nobody_and_a_wrong_token(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.http.headers["Authorization"] = "Bearer wrong"
+        assert (await api.get(PODS)).status == 401
+        del api.http.headers["Authorization"]
+        refused = await api.get(PODS)
+        assert refused.status == 403
+        assert 'User "system:anonymous"' in refused.message
+
+
+async def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        assert (tmp_path / "kubeconfig").stat().st_mode & 0o777 == 0o600
+        assert api.server.admin.token not in repr(api.server.admin)
+
+
+async def test_injected_faults(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.server.faults.append(Fault(429, "TooManyRequests", path="/pods", times=1, retry_after=3))
+        refused = await api.get(PODS)
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "3")
+        assert (await api.get(PODS)).status == 200
+
+
+async def test_discovery_in_both_forms(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        groups = {group["name"] for group in (await api.get("/apis")).body["groups"]}
+        assert {"batch", "jobset.x-k8s.io", "kueue.x-k8s.io", "visibility.kueue.x-k8s.io"} <= groups
+        api.http.headers["Accept"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        whole = (await api.get("/apis")).body
+        assert {item["metadata"]["name"] for item in whole["items"]} == groups
+
+
+async def test_pending_workloads_stand_in_order(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.storage.create(kinds.CLUSTERQUEUES, {"metadata": {"name": "cq"}, "spec": {}})
+        api.storage.create(kinds.LOCALQUEUES, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}})
+        for name, priority in (("low", 1), ("high", 9), ("done", 99)):
+            spec = {"queueName": "lq", "priority": priority}
+            conditions = [{"type": "QuotaReserved", "status": "True"}] if name == "done" else []
+            workload = {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
+            api.storage.create(kinds.WORKLOADS, workload, keep_status=True)
+        base = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+        for path in ("clusterqueues/cq", "namespaces/default/localqueues/lq"):
+            items = (await api.get(f"{base}/{path}/pendingworkloads")).body["items"]
+            assert [(item["metadata"]["name"], item["positionInClusterQueue"]) for item in items] == [
+                ("high", 0),
+                ("low", 1),
+            ]

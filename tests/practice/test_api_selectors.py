@@ -1,0 +1,73 @@
+"""Selectors: which objects fit, and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.practice.refusal import ApiError
+from console.practice.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
+from console.practice.selectors import fields_match, labels_match
+
+RED = {"metadata": {"labels": {"team": "red", "rank": "3"}}}
+BARE: dict[str, Any] = {"metadata": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "red", "bare"),
+    [
+        ("team=red", True, False),
+        ("team == red", True, False),
+        ("team!=red", False, True),
+        ("team", True, False),
+        ("!team", False, True),
+        ("team in (blue, red)", True, False),
+        ("team notin (blue,red)", False, True),
+        ("team in (red),rank=3", True, False),
+        ("team=red,rank!=3", False, False),
+        ("rank>2,rank<4", True, False),
+        ("team=", False, False),
+        ("", True, True),
+    ],
+)
+def test_labels(text: str, red: bool, bare: bool) -> None:
+    assert (labels_match(text)(RED), labels_match(text)(BARE)) == (red, bare)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=(b", "unable to parse requirement: found '(', expected: identifier"),
+        ("=b", "found '=', expected: !, identifier, or 'end of string'"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a,", "found '', expected: identifier after ','"),
+    ],
+)
+def test_labels_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        labels_match(text)
+    assert (refused.value.status, refused.value.message) == (400, message)
+
+
+def test_fields() -> None:
+    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}}
+    assert fields_match("spec.nodeName=a,status.phase!=Failed", PODS)(pod)
+    assert not fields_match("metadata.name!=p", PODS)(pod)
+    assert fields_match("spec.unschedulable=false", NODES)({"metadata": {}, "spec": {}})
+    event = {"metadata": {}, "involvedObject": {"name": "p"}, "source": {"component": "kubelet"}}
+    assert fields_match("involvedObject.name=p,source=kubelet", EVENTS)(event)
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        (PODS, "field label not supported: spec.x"),
+        (JOBSETS, "field label not supported: spec.x"),
+        (CONFIGMAPS, '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+    ],
+)
+def test_fields_nobody_knows(resource: Any, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        fields_match("spec.x=1", resource)

@@ -1,0 +1,186 @@
+"""Logs, commands and ports of a running pod."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSServerHandshakeError
+
+from console.practice import spdy
+from console.practice.authn import Account, Rule
+from console.practice.spdy import Reader, Writer
+from tests.practice.api_client import PODS, Api, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG = f"{PODS}/run/log?container=main"
+EXEC = f"{PODS}/run/exec?container=main"
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, "old\nmiddle\nnew\n"),
+        ({"tailLines": "2"}, "middle\nnew\n"),
+        ({"tailLines": "0"}, ""),
+        ({"sinceTime": "2026-01-01T00:00:05Z"}, "middle\nnew\n"),
+        ({"limitBytes": "6"}, "old\nmi"),
+        ({"timestamps": "true", "tailLines": "1"}, "2026-01-01T00:00:09.500000000Z new\n"),
+    ],
+)
+async def test_parts_of_a_log(tmp_path: Path, query: dict[str, str], expected: str) -> None:
+    async with serving(tmp_path) as api:
+        start = 1767225600.0
+        for line, at in ((b"old", 0), (b"middle", 5), (b"new", 9.5)):
+            api.runtime.output.add(line, at=start + at)
+        assert (await api.get(LOG, **query)).body == expected
+
+
+async def test_following_a_log_until_it_ends(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.runtime.output.add(b"one")
+        async with api.http.get(LOG, params={"follow": "true"}) as response:
+            assert await response.content.readline() == b"one\n"
+            api.runtime.output.add(b"two", b"three")
+            assert await response.content.readline() == b"two\n"
+            api.runtime.output.end()
+            assert await response.content.read() == b"three\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        (f"{PODS}/run/log", 400, "a container name must be specified for pod run, choose one of: [main side]"),
+        (f"{PODS}/run/log?container=x", 400, "container x is not valid for pod run"),
+        (f"{LOG}&previous=true", 400, 'previous terminated container "main" in pod "run" not found'),
+        (f"{LOG}&tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        (f"{EXEC}", 400, "you must specify at least one command for the container"),
+        (f"{EXEC}&command=ls", 400, "Upgrade request required"),
+    ],
+)
+async def test_streams_that_cannot_be(tmp_path: Path, path: str, status: int, message: str) -> None:
+    async with serving(tmp_path) as api:
+        answer = await api.get(path)
+        assert answer.status == status, answer.body
+        assert message in answer.message
+
+
+async def frames(socket: ClientWebSocketResponse) -> list[tuple[int, bytes]]:
+    """All messages up to the status: channel and data."""
+    seen = []
+    async for message in socket:
+        seen.append((message.data[0], message.data[1:]))
+        if seen[-1][0] == 3:
+            break
+    return [(channel, data) for channel, data in seen if data]
+
+
+def open_exec(api: Api, command: str, protocol: str, **query: str) -> Any:
+    parts = "".join(f"&command={part}" for part in command.split())
+    asked = "".join(f"&{name}={value}" for name, value in query.items())
+    return api.http.ws_connect(f"{EXEC}{parts}&stdout=true&stderr=true{asked}", protocols=(protocol,))
+
+
+@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
+async def test_a_command_and_its_exit_code(tmp_path: Path, protocol: str) -> None:
+    async with serving(tmp_path) as api, open_exec(api, "exit 3", protocol) as socket:
+        assert socket.protocol == protocol
+        (errors, (channel, status)) = await frames(socket)
+        assert errors == (2, b"going")
+        said = json.loads(status)
+        assert (channel, said["reason"]) == (3, "NonZeroExitCode")
+        assert said["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+async def test_input_ends_with_the_close_message_of_v5(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, open_exec(api, "cat", "v5.channel.k8s.io", stdin="true") as socket:
+        await socket.send_bytes(b"\x00hello")
+        await socket.send_bytes(b"\xff\x00")
+        (output, status) = await frames(socket)
+        assert output == (1, b"hello")
+        assert json.loads(status[1])["status"] == "Success"
+
+
+async def test_a_terminal_has_a_size(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, open_exec(api, "size", "v5.channel.k8s.io", tty="true") as socket:
+        await socket.send_bytes(b'\x04{"Width":80,"Height":24}')
+        assert (await frames(socket))[0] == (1, b"(80, 24)")
+
+
+async def test_exec_needs_both_verbs(tmp_path: Path) -> None:
+    half = Account("half", (Rule(frozenset({"get"}), frozenset({"pods/exec"})),))
+    async with serving(tmp_path, half) as api:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await open_exec(api, "echo hi", "v5.channel.k8s.io")
+        assert refused.value.status == 403
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one message with itself, then close."""
+    writer.write(b"echo " + await reader.read(100))
+    await writer.drain()
+    writer.close()
+
+
+async def listening() -> tuple[asyncio.Server, int]:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def test_a_port_in_channels(tmp_path: Path) -> None:
+    server, port = await listening()
+    path = f"{PODS}/run/portforward?ports={port}"
+    async with server, serving(tmp_path) as api, api.http.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
+        assert await socket.receive_bytes() == b"\x00" + struct.pack("<H", port)
+        assert await socket.receive_bytes() == b"\x01" + struct.pack("<H", port)
+        await socket.send_bytes(b"\x00hi")
+        assert await socket.receive_bytes() == b"\x00echo hi"
+
+
+async def test_a_closed_port_says_so_on_its_error_channel(tmp_path: Path) -> None:
+    server, port = await listening()
+    server.close()
+    await server.wait_closed()
+    async with serving(tmp_path) as api:
+        path = f"{PODS}/run/portforward?ports={port}"
+        async with api.http.ws_connect(path, protocols=("v4.channel.k8s.io",)) as socket:
+            await socket.receive_bytes()
+            await socket.receive_bytes()
+            error = await socket.receive_bytes()
+    assert error[0] == 1
+    assert f"error forwarding port {port} to pod run".encode() in error
+
+
+async def test_a_port_in_a_spdy_tunnel(tmp_path: Path) -> None:
+    server, port = await listening()
+    writer, reader = Writer(), Reader()
+    path = f"{PODS}/run/portforward"
+    async with server, serving(tmp_path) as api, api.http.ws_connect(path, protocols=(TUNNEL,)) as socket:
+        for stream, kind in ((1, "error"), (3, "data")):
+            headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
+            await socket.send_bytes(writer.syn_stream(stream, headers))
+        await socket.send_bytes(writer.data(3, b"hi"))
+        seen: list[spdy.Frame] = []
+        while not any(frame.stream == 1 and frame.last for frame in seen):
+            seen += reader.feed(await socket.receive_bytes())
+    assert [frame.kind for frame in seen[:2]] == [spdy.SYN_REPLY, spdy.SYN_REPLY]
+    assert b"".join(frame.data for frame in seen if (frame.kind, frame.stream) == (spdy.DATA, 3)) == b"echo hi"
+
+
+def test_spdy_frames_survive_any_cut() -> None:
+    writer, reader = Writer(), Reader()
+    sent = writer.syn_stream(1, {"port": "2222"}) + writer.data(1, b"x" * 300, last=True) + writer.reset(1)
+    seen = [frame for at in range(len(sent)) for frame in reader.feed(sent[at : at + 1])]
+    assert [frame.kind for frame in seen] == [spdy.SYN_STREAM, spdy.DATA, spdy.RST_STREAM]
+    assert (seen[0].headers, seen[1].data, seen[1].last) == ({"port": "2222"}, b"x" * 300, True)
+
+
+def test_what_is_not_spdy_is_noticed() -> None:
+    with pytest.raises(ValueError, match=r"not a SPDY/3.1 frame"):
+        list(Reader().feed(b"\x80\x02" + bytes(6)))

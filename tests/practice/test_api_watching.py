@@ -1,0 +1,113 @@
+"""Watches: nothing lost, nothing twice, and an honest end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.practice.api_client import MAPS, MERGE, Api, config_map, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.practice.api_client import Object
+
+
+async def now(api: Api) -> str:
+    return str((await api.get(MAPS)).body["metadata"]["resourceVersion"])
+
+
+async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str]]:
+    taken = [await anext(events) for _ in range(count)]
+    return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
+
+
+async def test_past_and_present_meet_without_a_gap(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        since = await now(api)
+        await api.made(MAPS, config_map("a"))
+        async with api.watch(MAPS, resourceVersion=since) as events:
+            await api.made(MAPS, config_map("b"))
+            await api.send("DELETE", f"{MAPS}/a")
+            assert await take(events, 3) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+
+async def test_a_selector_turns_changes_into_comings_and_goings(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        async with api.watch(MAPS, resourceVersion=await now(api), labelSelector="t=red") as events:
+            await api.made(MAPS, config_map("a", labels={"t": "blue"}))
+            for team in ("red", "green"):
+                await api.send("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"t": team}}}, MERGE)
+            assert (await anext(events))["type"] == "ADDED"
+            gone = await anext(events)
+        assert (gone["type"], gone["object"]["metadata"]["labels"]) == ("DELETED", {"t": "red"})
+        assert gone["object"]["metadata"]["resourceVersion"] == await now(api)
+
+
+async def test_other_namespaces_are_not_heard(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+        async with api.watch(MAPS, resourceVersion=await now(api)) as events:
+            await api.made("/api/v1/namespaces/other/configmaps", config_map("far"))
+            await api.made(MAPS, config_map("near"))
+            assert await take(events, 1) == [("ADDED", "near")]
+
+
+async def test_a_forgotten_version_is_an_error_event(tmp_path: Path) -> None:
+    async with serving(tmp_path, window=2) as api:
+        since = await now(api)
+        for name in "abc":
+            await api.made(MAPS, config_map(name))
+        async with api.watch(MAPS, resourceVersion=since) as events:
+            error = await anext(events)
+            assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+            assert [event async for event in events] == []
+        api.server.gone_as_status = True
+        assert (await api.get(MAPS, watch="1", resourceVersion=since)).status == 410
+
+
+async def test_an_open_watch_can_be_expired_or_closed(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        async with api.watch(MAPS) as events:
+            await api.made(MAPS, config_map("a"))
+            await anext(events)
+            api.server.expire_watches()
+            assert (await anext(events))["object"]["reason"] == "Expired"
+        async with api.watch(MAPS) as events:
+            await anext(events)
+            api.server.close_watches()
+            assert [event async for event in events] == []
+
+
+async def test_initial_events_end_with_a_bookmark(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.made(MAPS, config_map("a"))
+        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+        async with api.watch(MAPS, **query) as events:
+            assert await take(events, 1) == [("ADDED", "a")]
+            mark = await anext(events)
+        assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_bookmarks_come_to_who_allows_them(tmp_path: Path) -> None:
+    async with serving(tmp_path, bookmark_every=0.05) as api:
+        async with api.watch(MAPS, resourceVersion=await now(api), allowWatchBookmarks="true") as events:
+            await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+            newest = str(api.storage.version)
+            while (mark := await anext(events))["object"]["metadata"]["resourceVersion"] != newest:
+                assert mark["type"] == "BOOKMARK"
+        assert mark["object"]["kind"] == "ConfigMap"
+
+
+async def test_a_watch_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.watch(MAPS, timeoutSeconds="1") as events:
+        assert [event async for event in events] == []
+
+
+async def test_a_burst_arrives_whole(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.watch(MAPS, resourceVersion=await now(api)) as events:
+        from console.practice.resources import CONFIGMAPS
+
+        for number in range(500):
+            api.storage.create(CONFIGMAPS, config_map(f"m{number}"))
+        assert await take(events, 500) == [("ADDED", f"m{number}") for number in range(500)]

@@ -1,0 +1,158 @@
+"""Create, replace, delete: what is stored, and what is refused in which words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice import resources as kinds
+from tests.practice.api_client import MAPS, PODS, config_map, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Object = dict[str, Any]
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+def pod(container: Object | None = None, **meta: Any) -> Object:
+    containers = [{"name": "c", "image": "i", **(container or {})}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **meta}, "spec": {"containers": containers}}
+
+
+def jobset(container: Object) -> Object:
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i", **container}]}}}}
+    spec = {"replicatedJobs": [{"name": "w", "template": template}]}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "j"}, "spec": spec}
+
+
+PLACE = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[0].value"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        (MAPS, {**config_map("a"), "kind": "Secret"}, 400, 'Secret in version "v1" cannot be handled as a ConfigMap'),
+        (MAPS, {**config_map("a"), "apiVersion": "v2"}, 400, "the API version in the data (v2) does not match"),
+        (MAPS, config_map("a", namespace="x"), 400, "the namespace of the provided object does not match"),
+        (MAPS, config_map("A b"), 422, 'ConfigMap "A b" is invalid: metadata.name: Invalid value: "A b": a lowercase'),
+        (MAPS, config_map(""), 422, "metadata.name: Required value: name or generateName is required"),
+        (MAPS, config_map("a", labels={"x": "a b"}), 422, 'metadata.labels: Invalid value: "a b": a valid label must'),
+        (PODS, pod({"image": ""}), 422, 'Pod "p" is invalid: spec.containers[0].image: Required value'),
+        (
+            PODS,
+            pod({"env": [{"name": "X", "value": 1}]}),
+            400,
+            'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field '
+            "EnvVar.spec.containers.env.value of type string",
+        ),
+        (
+            JOBSETS,
+            jobset({"env": [{"name": "X", "value": 1}]}),
+            422,
+            f'JobSet.jobset.x-k8s.io "j" is invalid: {PLACE}: Invalid value: "integer": {PLACE} in body must be of '
+            'type string: "integer"',
+        ),
+        (PODS, pod({"resources": {"limits": {"cpu": "x"}}}), 400, "quantities must match the regular expression"),
+    ],
+)
+async def test_what_is_refused(tmp_path: Path, path: str, body: Object, status: int, message: str) -> None:
+    async with serving(tmp_path) as api:
+        answer = await api.send("POST", path, body)
+        assert answer.status == status, answer.body
+        assert message in answer.message
+
+
+async def test_unknown_fields_are_dropped_with_a_warning_or_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        body = pod({"imag": "x"})
+        refused = await api.send("POST", PODS, body, fieldValidation="Strict")
+        expected = 'strict decoding error: unknown field "spec.containers[0].imag"'
+        assert (refused.status, refused.message.partition("as a Pod: ")[2]) == (400, expected)
+        made = await api.send("POST", PODS, body)
+        assert made.headers["Warning"] == '299 - "unknown field \\"spec.containers[0].imag\\""'
+        assert "imag" not in made.body["spec"]["containers"][0]
+
+
+async def test_a_dry_run_stores_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 201
+        assert (await api.get(f"{MAPS}/a")).status == 404
+        await api.made(MAPS, config_map("a"))
+        assert (await api.send("POST", MAPS, config_map("a"), dryRun="All")).status == 409
+        assert (await api.send("DELETE", f"{MAPS}/a", dryRun="All")).status == 200
+        assert (await api.get(f"{MAPS}/a")).status == 200
+
+
+async def test_secrets_keep_text_as_data(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}
+        made = await api.made(SECRETS, body)
+        assert (made["data"], made["type"], "stringData" in made) == ({"k": "dg=="}, "Opaque", False)
+
+
+async def test_bodies_of_go_clients(tmp_path: Path) -> None:
+    """A ConfigMap as protobuf: an envelope of version and kind, then the object."""
+    meta = b"\n\x01a"
+    raw = b"\n" + bytes([len(meta)]) + meta + b"\x12\x08\n\x03key\x12\x01v"
+    head = b"\n\x02v1\x12\tConfigMap"
+    body = b"k8s\x00" + b"\n" + bytes([len(head)]) + head + b"\x12" + bytes([len(raw)]) + raw
+    async with serving(tmp_path) as api:
+        made = await api.send("POST", MAPS, body, "application/vnd.kubernetes.protobuf")
+        assert (made.status, made.body["metadata"]["name"], made.body["data"]) == (201, "a", {"key": "v"})
+        cut = await api.send("POST", MAPS, body[:-3], "application/vnd.kubernetes.protobuf")
+        assert cut.status == 400
+
+
+async def test_what_may_not_change(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        running = (await api.get(f"{PODS}/run")).body
+        running["spec"]["nodeName"] = "other"
+        refused = await api.send("PUT", f"{PODS}/run", running)
+        assert refused.status == 422
+        assert "pod updates may not change fields other than" in refused.message
+        fixed = {**config_map("a", {"x": "1"}), "immutable": True}
+        await api.made(MAPS, fixed)
+        refused = await api.send("PUT", f"{MAPS}/a", {**fixed, "data": {"x": "2"}})
+        assert "field is immutable when `immutable` is set" in refused.message
+
+
+async def test_deletions_and_their_preconditions(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        uid = (await api.made(MAPS, config_map("a")))["metadata"]["uid"]
+        refused = await api.send("DELETE", f"{MAPS}/a", {"preconditions": {"uid": "x"}})
+        assert refused.status == 409
+        assert "The object might have been deleted and then recreated" in refused.message
+        gone = await api.send("DELETE", f"{MAPS}/a", {"preconditions": {"uid": uid}})
+        assert gone.body["details"] == {"name": "a", "kind": "configmaps", "uid": uid}
+        assert (await api.send("DELETE", f"{MAPS}/a")).status == 404
+
+
+async def test_a_collection_goes_by_selector(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        for name in "abc":
+            await api.made(MAPS, config_map(name, labels={"n": name}))
+        deleted = await api.send("DELETE", MAPS, labelSelector="n in (a, b)")
+        assert len(deleted.body["items"]) == 2
+        assert [one["metadata"]["name"] for one in (await api.get(MAPS)).body["items"]] == ["c"]
+
+
+async def test_eviction_begins_a_deletion(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "run"}}
+        answer = await api.send("POST", f"{PODS}/run/eviction", body)
+        assert (answer.status, answer.body["status"]) == (201, "Success")
+        assert api.storage.get(kinds.PODS, "default", "run")["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+async def test_a_namespace_that_ends_takes_no_more(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+        ending = await api.send("DELETE", "/api/v1/namespaces/n")
+        assert ending.body["status"]["phase"] == "Terminating"
+        refused = await api.send("POST", "/api/v1/namespaces/n/configmaps", config_map("a"))
+        assert (refused.status, "because it is being terminated" in refused.message) == (403, True)
+        missing = await api.send("POST", "/api/v1/namespaces/none/configmaps", config_map("a"))
+        assert (missing.status, missing.message) == (404, 'namespaces "none" not found')
