@@ -133,7 +133,8 @@ class Shells:
         )  # fmt: skip
         self._processes.add(process)
         os.close(slave)
-        await write(1, place.notice.encode() + b"\r\n")
+        if _is_shell(argv):
+            await write(1, place.notice.encode() + b"\r\n")
         helpers = [asyncio.ensure_future(_resize(master, resize))]
         if stdin is not None:
             helpers.append(asyncio.ensure_future(_type(master, stdin)))
@@ -153,6 +154,12 @@ class Shells:
         _end(process)
         await process.wait()
         self._processes.discard(process)
+
+
+def _is_shell(argv: list[str]) -> bool:
+    """Whether a command line is a shell to type into, not one command."""
+    name = argv[0].rpartition("/")[2]
+    return name in ("sh", "bash", "dash", "zsh") and not any(part == "-c" for part in argv[1:])
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

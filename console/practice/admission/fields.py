@@ -10,6 +10,12 @@ from console.practice.refusal import Cause
 
 IMMUTABLE = "field is immutable"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_NAME_WORDS = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -66,6 +72,29 @@ def subdomain_faults(value: str) -> list[str]:
             "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
             "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
         )
+    return faults
+
+
+def qualified_name_faults(value: str) -> list[str]:
+    """Return why a value is no qualified name: a label key with an optional prefix."""
+    parts = value.split("/")
+    if len(parts) > 2:
+        text = (
+            f"a qualified name {_NAME_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        )
+        return [text]
+    faults = []
+    if len(parts) == 2:
+        prefix = parts[0]
+        faults += ["prefix part must be non-empty"] if not prefix else []
+        faults += [f"prefix part {text}" for text in subdomain_faults(prefix)] if prefix else []
+    name = parts[-1]
+    if not name:
+        faults.append("name part must be non-empty")
+    elif len(name) > 63:
+        faults.append("name part must be no more than 63 characters")
+    if not _NAME.fullmatch(name):
+        faults.append(f"name part {_NAME_WORDS}")
     return faults
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from console.practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required, subdomain_faults
+from console.practice.admission.pods import quantities_as_text
 from console.practice.controllers.jobset_children import coordinator
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def default_jobset(jobset: Object) -> None:
         pod = job.setdefault("template", {}).setdefault("spec", {})
         pod.setdefault("restartPolicy", "OnFailure")
         for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+            quantities_as_text(container.setdefault("resources", {}))
             for port in container.get("ports") or ():
                 port.setdefault("protocol", "TCP")
     policy = spec.get("failurePolicy")

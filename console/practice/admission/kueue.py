@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.admission.fields import IMMUTABLE, invalid, subdomain_faults
+from console.practice.admission.fields import IMMUTABLE, invalid, qualified_name_faults, subdomain_faults
 from console.practice.controllers.kueue import words
 from console.practice.controllers.kueue.podsets import queue_name, templates
 from console.practice.controllers.objects import controller_of, labels_of
@@ -33,6 +33,11 @@ def default_cluster_queue(queue: Object) -> None:
     spec = queue["spec"]
     spec.setdefault("queueingStrategy", "BestEffortFIFO")
     spec.setdefault("stopPolicy", "None")
+    for group in spec.get("resourceGroups") or ():
+        for item in (item for flavor in group["flavors"] for item in flavor["resources"]):
+            for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
+                if item.get(name) is not None:
+                    item[name] = str(item[name])
     fungibility = spec.setdefault("flavorFungibility", {})
     fungibility.setdefault("whenCanBorrow", "MayStopSearch")
     fungibility.setdefault("whenCanPreempt", "TryNextFlavor")
@@ -120,4 +125,10 @@ def _topology(template: Object, path: str) -> list[Cause]:
         listed = ", ".join(f'"{name}"' for name in names)
         from_one = f"must not contain more than one topology annotation: [{listed}]"
         return [Cause(path, f"Invalid value: {from_one}", "FieldValueInvalid")]
-    return []
+    keys = (words.REQUIRED, words.PREFERRED, words.SLICE_REQUIRED)
+    return [
+        invalid(f"{path}[{key}]", notes[key], why)
+        for key in keys
+        if key in notes
+        for why in qualified_name_faults(notes[key])
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.practice.admission.fields import invalid, required, unsupported
+from console.practice.admission.fields import invalid, qualified_name_faults, required, unsupported
 from console.practice.clock import stamp
 from console.practice.refusal import Object, forbidden
 from console.practice.resources import PODS, PRIORITYCLASSES
@@ -45,11 +45,12 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     _set_priority(pod, storage)
     _mount_token(pod)
-    if any(_EXTENDED in _asked(container) for container in spec["containers"]):
-        _tolerate(spec, {"key": _EXTENDED, "operator": "Exists"}, any_effect=True)
     for key in ("not-ready", "unreachable"):
         toleration = {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
         _tolerate(spec, {**toleration, "tolerationSeconds": _WAIT_SECONDS})
+    if any(_EXTENDED in _asked(container) for container in spec["containers"]):
+        there, wanted = spec["tolerations"], {"key": _EXTENDED, "operator": "Exists", "effect": "NoSchedule"}
+        spec["tolerations"] = there if wanted in there else [*there, wanted]
     status = pod.setdefault("status", {})
     status["qosClass"] = _class_of_service(spec)
     if spec.get("schedulingGates"):
@@ -64,6 +65,13 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
         status["conditions"] = [gated]
 
 
+def quantities_as_text(resources: Object) -> None:
+    """Write quantities as the API server keeps them: as strings."""
+    for side in ("limits", "requests"):
+        if resources.get(side):
+            resources[side] = {name: str(value) for name, value in resources[side].items()}
+
+
 def pod_faults(spec: Object, path: str) -> list[Cause]:
     """Return what is wrong with a pod spec."""
     faults: list[Cause] = []
@@ -73,6 +81,8 @@ def pod_faults(spec: Object, path: str) -> list[Cause]:
     for kind in ("initContainers", "containers"):
         for at, container in enumerate(spec.get(kind) or ()):
             faults += _container_faults(container, f"{path}.{kind}[{at}]")
+    for at, toleration in enumerate(spec.get("tolerations") or ()):
+        faults += _toleration_faults(toleration, f"{path}.tolerations[{at}]")
     policy = spec.get("restartPolicy")
     if policy not in (None, "Always", "OnFailure", "Never"):
         faults.append(unsupported(f"{path}.restartPolicy", str(policy), ["Always", "OnFailure", "Never"]))
@@ -87,6 +97,7 @@ def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     resources = container.setdefault("resources", {})
+    quantities_as_text(resources)
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for port in container.get("ports") or ():
@@ -114,6 +125,21 @@ def _container_faults(container: Object, path: str) -> list[Cause]:
             else:
                 text = f"must be equal to {name} limit of {limits[name]}"
                 faults.append(invalid(f"{path}.resources.requests", str(wanted), text))
+    return faults
+
+
+def _toleration_faults(toleration: Object, path: str) -> list[Cause]:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    faults = [invalid(f"{path}.key", key, why) for why in (qualified_name_faults(key) if key else ())]
+    if not key and operator != "Exists":
+        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        faults.append(invalid(f"{path}.operator", operator, text))
+    if operator == "Exists" and toleration.get("value"):
+        text = "value must be empty when `operator` is 'Exists'"
+        faults.append(invalid(f"{path}.operator", toleration["value"], text))
+    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
+        text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        faults.append(invalid(f"{path}.effect", toleration.get("effect", ""), text))
     return faults
 
 
@@ -156,13 +182,12 @@ def _set_priority(pod: Object, storage: Storage) -> None:
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def _tolerate(spec: Object, toleration: Object, *, any_effect: bool = False) -> None:
+def _tolerate(spec: Object, toleration: Object) -> None:
+    """Add a toleration unless there is one for the same key and effect."""
     there = spec.setdefault("tolerations", [])
-    for found in there:
-        same = found.get("key") == toleration["key"]
-        if same and (any_effect or found.get("effect", toleration.get("effect")) == toleration.get("effect")):
-            return
-    there.append(toleration)
+    effects = [found.get("effect") or "NoExecute" for found in there if found.get("key") == toleration["key"]]
+    if toleration["effect"] not in effects:
+        there.append(toleration)
 
 
 def _class_of_service(spec: Object) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.objects import Key, Object
     from console.practice.resources import Resource
+    from console.practice.storage import Storage
 
 
 class ManagedJobs(Controller):
@@ -208,7 +209,7 @@ class ManagedJobs(Controller):
     def _finalize(self, key: Key) -> None:
         for workload in self.storage.list(WORKLOADS, key[0]):
             if key in owner_key(workload, self.resource):
-                self._let_go(workload)
+                release_orphan(self.storage, workload, self.clock.now())
 
     def _let_go(self, workload: Object) -> None:
         if IN_USE in (workload["metadata"].get("finalizers") or ()) and self.storage.find(WORKLOADS, *key_of(workload)):
@@ -216,6 +217,18 @@ class ManagedJobs(Controller):
 
     def _say(self, job: Object, reason: str, message: str) -> None:
         self.record(job, "Normal", reason, message, source=self.source, action=reason)
+
+
+def release_orphan(storage: Storage, workload: Object, now: float) -> None:
+    """Declare a Workload without owner finished, so that its quota is free; let it go once it is being deleted."""
+    key = key_of(workload)
+    if not deleting(workload) and not is_true(workload, "Finished"):
+        text = "The workload's owner no longer exists"
+        storage.modify(
+            WORKLOADS, *key, lambda draft: status.finish(draft, "OwnerNotFound", text, now), subresource="status"
+        )
+    elif IN_USE in (workload["metadata"].get("finalizers") or ()) and deleting(workload):
+        storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
 
 
 def _unstart(job: Object) -> None:

@@ -8,8 +8,9 @@ from console.practice.clock import seconds_of
 from console.practice.controllers.base import Controller
 from console.practice.controllers.kueue import admission_status as status
 from console.practice.controllers.kueue.info import has_quota, is_active
-from console.practice.controllers.kueue.words import IN_USE
-from console.practice.controllers.objects import condition, deleting, drop_finalizer, is_true, key_of
+from console.practice.controllers.kueue.jobs import release_orphan
+from console.practice.controllers.kueue.words import JOB_UID
+from console.practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
 from console.practice.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class Workloads(Controller):
         workload = self.storage.find(WORKLOADS, *key)
         if workload is None:
             return
-        if deleting(workload) and not workload["metadata"].get("ownerReferences"):
-            self.storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
+        if not workload["metadata"].get("ownerReferences") and (deleting(workload) or JOB_UID in labels_of(workload)):
+            release_orphan(self.storage, workload, self.clock.now())
             return
         if is_true(workload, "Finished") or deleting(workload):
             return
