@@ -101,7 +101,7 @@ class Pod:
             if each.init and each.state == "waiting" and each.reason not in {"", "PodInitializing"}:
                 return f"Init:{each.reason}"
         for each in self.containers:
-            if each.state in {"waiting", "terminated"} and each.reason:
+            if not each.init and each.state in {"waiting", "terminated"} and each.reason:
                 return each.reason
         if self.gated:
             return "SchedulingGated"
