@@ -128,7 +128,7 @@ class LiveApp(App[int]):
             self.screen.tick()
 
 
-class LiveScreen(Screen[None]):
+class LiveScreen(Screen[None], inherit_bindings=False):
     """A screen that shows the app's picture: title line, body, key line."""
 
     app = getters.app(LiveApp)
@@ -137,6 +137,9 @@ class LiveScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False, id="screen.back", key_display="esc",
                 tooltip="Drop the filter, then the marks, then go back"),
+        Binding("tab", "app.focus_next", "Next part", show=False, id="screen.next"),
+        Binding("shift+tab", "app.focus_previous", "Previous part", show=False, id="screen.previous"),
+        Binding("ctrl+c,super+c", "screen.copy_text", "Copy selected text", show=False, system=True, id="screen.copy"),
     ]  # fmt: skip
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
@@ -17,13 +18,15 @@ from screens.widgets.floor_map import FloorMap
 from screens.widgets.node_words import gpu_bar, node_state, pool_state
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
-from screens.wording import Run, count
+from screens.wording import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
-    from console.models.places import Host
+    from console.models.places import Holder, Host
 
 
 class PoolTable(ResourceTable[Pool]):
@@ -57,8 +60,13 @@ class PoolTable(ResourceTable[Pool]):
         return f"{row.name} {row.machine_type} {' '.join(row.zones)} {row.provisioning} {row.reservation}"
 
 
+def heading(pool: Pool) -> tuple[Run, ...]:
+    """What stands over the floor of a pool."""
+    return (Run(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
+
+
 class FleetScreen(LiveScreen):
-    """Pools above, the floor of the pool under the cursor below."""
+    """Pools above, their floors below."""
 
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
@@ -80,33 +88,33 @@ class FleetScreen(LiveScreen):
         found = pools(fleet)
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
-        self._show_floor()
+        self._floors = [pool for pool in found if pool.gpus_total]
+        self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
+
+    _floors: Sequence[Pool] = ()
 
     @on(ResourceTable.Highlighted)
-    @on(FloorMap.Moved)
-    def _show_floor(self) -> None:
+    def _show_pool(self) -> None:
         pool = self.table.row
-        if pool is None:
-            self.key.lines = ()
-            return
-        if self._shown is not pool:
-            self._shown = pool
-            self.map.show_floor(pool.floor, self.app.job_ink)
-        width = self.size.width - 4
-        lines = [self._about(pool), legend(pool.floor.holders, width, self.app.job_ink, self.map.glyph)]
-        self.key.lines = tuple(tuple(line) for line in (*lines, stretch_words(pool.floor)))
+        if pool in self._floors and not self.map.has_focus:
+            self.map.move_to(self._floors.index(pool))
+        self._show_key()
 
-    _shown: Pool | None = None
+    @on(FloorMap.Moved)
+    def _show_key(self) -> None:
+        held: Counter[Holder] = Counter()
+        for pool in self._floors:
+            held.update(dict(pool.floor.holders))
+        holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
+        jobs = legend(holders, self.size.width - 4, self.app.job_ink, self.map.glyph)
+        self.key.lines = (tuple(jobs), tuple(self._about()))
 
-    def _about(self, pool: Pool) -> list[Run]:
+    def _about(self) -> list[Run]:
         host = self.map.host
         if host is not None and self.map.has_focus:
             return self._about_host(host)
-        if not pool.gpus_total:
-            return [Run(f"{pool.name}: {count(pool.nodes_total, 'node')} without GPUs. Enter lists them.", "dim")]
-        return [Run(f"{pool.name}  ", "strong"), Run("colour = job   · free   ", "dim"), Run("✗", "bad"),
-                Run(" faulty   ", "dim"), Run("⚠", "waits"), Run(" maintenance   ", "dim"), Run("‖", "waits"),
-                Run(" cordoned   tab goes to the floor", "dim")]  # fmt: skip
+        return [Run("colour = job   · free   ", "dim"), Run("✗", "bad"), Run(" faulty   ", "dim"), Run("⚠", "waits"),
+                Run(" maintenance   ", "dim"), Run("‖", "waits"), Run(" cordoned   tab: to the floor", "dim")]  # fmt: skip
 
     def _about_host(self, host: Host) -> list[Run]:
         node, fleet = host.node, self.app.fleet

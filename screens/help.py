@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.table import Column, Table
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -36,10 +37,9 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         binding = active.binding
         if not binding.description or not active.enabled or binding.system:
             continue
-        title = _place(active.node)
-        keys, _ = found.setdefault(title, {}).setdefault(
-            binding.action, ([], f"{binding.description}" + (f": {active.tooltip}" if active.tooltip else ""))
-        )
+        why = f": {active.tooltip[0].lower()}{active.tooltip[1:]}" if active.tooltip else ""
+        actions = found.setdefault(_place(active.node), {})
+        keys, _ = actions.setdefault(binding.action, ([], f"{binding.description}{why}"))
         keys.append(screen.app.get_key_display(binding))
     order = ("This screen", "Rows", "Everywhere")
     return [
@@ -62,7 +62,8 @@ class HelpScreen(ModalScreen[None]):
         width: 100; max-width: 96%; height: auto; max-height: 92%; background: $surface; border: round $accent;
         border-title-color: $accent; padding: 0 2;
     }
-    HelpScreen Static { height: auto; margin-bottom: 1; }
+    HelpScreen Static { height: auto; }
+    HelpScreen .keys { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss(None)", "Close", id="help.close"),
@@ -79,12 +80,13 @@ class HelpScreen(ModalScreen[None]):
             box.border_title = "Keys that work here"
             box.border_subtitle = "esc closes"
             for group in self._groups:
-                text = Text(group.title + "\n", style=f"bold {colours['ink-head']}")
+                yield Static(Text(group.title, style=f"bold {colours['ink-head']}"))
+                keys_and_verbs = Table.grid(Column(width=15), Column(ratio=1), padding=(0, 1), expand=True)
                 for keys, told in group.keys:
-                    text.append(f"  {keys:<14}", style=f"bold {colours['ink-key']}")
-                    text.append(told + "\n", style=colours["ink-text"])
-                text.right_crop(1)
-                yield Static(text)
+                    keys_and_verbs.add_row(
+                        Text(f"  {keys}", style=f"bold {colours['ink-key']}"), Text(told, style=colours["ink-text"])
+                    )
+                yield Static(keys_and_verbs, classes="keys")
 
     def on_mount(self) -> None:
         """Scrolls by the arrow keys."""

@@ -17,7 +17,7 @@ from screens.widgets.node_words import maintenance_words, node_state
 from screens.widgets.notice import Notice
 from screens.widgets.pod_table import PodTable
 from screens.widgets.table import ResourceTable
-from screens.wording import Run, clock, moment
+from screens.wording import Run, clock, duration
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -48,7 +48,7 @@ def node_facts(node: Node, fleet: Fleet, now: float) -> tuple[Fact, ...]:
         ("Host", node.host),
         ("Address", node.internal_ip),
         ("Kubelet", node.version),
-        ("Created", moment(node.created, now)),
+        ("Age", duration(now - node.created) if node.created else ""),
         ("NCCL scan", _scan(node)),
         ("Maintenance", Run(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
         ("Repair", Run(node.repair, "waits")),
@@ -77,7 +77,6 @@ class NodeScreen(NodeActions, PodActions):
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
-        Binding("tab", "app.focus_next", "Next list", show=False, id="node.next"),
     ]
     facts = getters.query_one(Facts)
     pods_here = getters.query_one(PodsHere)

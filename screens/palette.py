@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.screen import Screen
+from textual.widget import Widget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +37,11 @@ class ActiveBindings(Provider):
         seen: set[str] = set()
         for active in self.screen.active_bindings.values():
             binding = active.binding
-            if not binding.description or binding.action in seen or binding.action in HIDDEN or not active.enabled:
+            moves = isinstance(active.node, Widget) and not isinstance(active.node, Screen) and not active.tooltip
+            if not binding.description or binding.action in {*seen, *HIDDEN} or binding.system or not active.enabled:
                 continue
+            if moves and not binding.show:
+                continue  # arrow keys are no commands
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
             told = f"{active.tooltip or binding.description} ({key})"

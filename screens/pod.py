@@ -16,7 +16,7 @@ from screens.widgets.facts import Fact, Facts
 from screens.widgets.notice import Notice
 from screens.widgets.pod_table import status_cell
 from screens.widgets.table import ResourceTable
-from screens.wording import BAD, DONE, OK, WAITS, Cell, Run, clock, moment, sentence
+from screens.wording import BAD, DONE, OK, WAITS, Cell, Run, clock, duration, moment, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -70,10 +70,11 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("Node", pod.node),
         ("IP", pod.ip),
         ("GPUs", str(pod.gpus or "")),
-        ("Job", pod.jobset or f"{pod.owner_kind} {pod.owner_name}".strip()),
+        ("Job", pod.jobset),
+        ("Owner", f"{pod.owner_kind} {pod.owner_name}".strip()),
         ("Rank", rank),
         ("Attempt", str(pod.attempt) if pod.attempt else ""),
-        ("Created", f"{moment(pod.created, now)}, {clock(pod.created)}" if pod.created else ""),
+        ("Created", _created(pod.created, now)),
         ("Started", moment(pod.started, now)),
         ("Ready", "yes" if pod.ready else "no"),
         ("Gates", Run(", ".join(pod.gated), "waits")),
@@ -83,6 +84,12 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
     )
 
 
+def _created(created: float, now: float) -> str:
+    if not created:
+        return ""
+    return f"{duration(now - created)} ago, {clock(created)}"
+
+
 class PodScreen(PodActions):
     """A pod's page."""
 
@@ -90,7 +97,6 @@ class PodScreen(PodActions):
     KINDS = ("pods", "events")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "open_job", "Its job", id="pod.job"),
-        Binding("tab", "app.focus_next", "Next list", show=False, id="pod.next"),
     ]
     facts = getters.query_one(Facts)
     containers = getters.query_one(ContainerTable)

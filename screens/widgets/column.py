@@ -37,6 +37,8 @@ class Column(Generic[RowT]):
     """What `o` sorts by; without it the column is never sorted."""
     down: bool = False
     """Largest first when first sorted."""
+    tail: bool = False
+    """Of a text too long its end is kept: that is where node names differ."""
     ink: str = ""
     drop: int = 0
     """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when
@@ -95,8 +97,8 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
         kept.remove(last)
     widths = {id(column): column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
-    for column, want in sorted(kept, key=lambda pair: pair[0].drawn is not None):  # bars take what text leaves
-        if not column.width and not column.fill:
+    for column, want in sorted(kept, key=_turn):
+        if not column.width:
             more = max(0, min(spare, min(column.most, want) - column.floor))
             widths[id(column)] += more
             spare -= more
@@ -104,6 +106,12 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
     for column in filling:
         widths[id(column)] += max(0, spare // len(filling))
     return [(column, widths[id(column)]) for column, _ in kept]
+
+
+def _turn(pair: tuple[Column[RowT], int]) -> int:
+    """Text that is cut anywhere else takes its width first, then what fills the line, and bars take what is left."""
+    column, _ = pair
+    return 2 if column.drawn else 1 if column.fill else 0
 
 
 def _least(column: Column[RowT], want: int) -> int:

@@ -1,4 +1,4 @@
-"""Under the floor: who holds what, the largest free stretch, and the host under the cursor."""
+"""Words of the floor: who holds what, and the largest free stretch."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def stretch_words(floor: Floor) -> list[Run]:
 
 
 class FloorKey(Inked):
-    """Up to three lines."""
+    """Two lines."""
 
     DEFAULT_CSS = """
-    FloorKey { height: 3; }
+    FloorKey { height: 2; }
     """
     lines: reactive[tuple[tuple[Run, ...], ...]] = reactive(())
 

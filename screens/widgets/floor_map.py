@@ -1,8 +1,10 @@
-"""The floor: blocks, subblocks and hosts of one pool, a pip per GPU, coloured by the job that holds it."""
+"""The floor: blocks, subblocks and hosts of the pools, a pip per GPU, coloured by the job that holds it."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
@@ -18,7 +20,7 @@ from screens.widgets.line import InkOf, fit, fit_runs
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.segment import Segment
     from rich.style import Style
@@ -42,11 +44,12 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FloorLine:
-    """One line of the map: what stands left of the hosts, and the hosts."""
+    """One line of the map: a pool's heading, or what stands left of the hosts and the hosts."""
 
-    block: str
-    subblock: str
-    hosts: tuple[Host, ...]
+    block: str = ""
+    subblock: str = ""
+    hosts: tuple[Host, ...] = ()
+    heading: tuple[Run, ...] = ()
 
 
 def short_name(name: str) -> str:
@@ -67,6 +70,10 @@ def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
     return lines
 
 
+def _widest(names: Sequence[str]) -> int:
+    return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
+
+
 def host_mark(host: Host) -> Run:
     """The one thing to know of a host besides its GPUs."""
     node = host.node
@@ -79,8 +86,8 @@ def host_mark(host: Host) -> Run:
     return Run("‖", "waits") if node.cordoned else Run(" ")
 
 
-class FloorMap(ScrollView, Inked, can_focus=True):
-    """Hosts of one pool; arrow keys go from host to host, Enter opens the node."""
+class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
+    """Hosts of the pools; arrow keys go from host to host, Enter opens the node."""
 
     DEFAULT_CSS = """
     FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
@@ -107,7 +114,7 @@ class FloorMap(ScrollView, Inked, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._floor: Floor | None = None
+        self._floors: tuple[tuple[tuple[Run, ...], Floor], ...] = ()
         self._inks: Mapping[str, str] = {}
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
@@ -116,12 +123,23 @@ class FloorMap(ScrollView, Inked, can_focus=True):
         self._pips = 0
         self._place = (0, 0)
         self._rows = 1
+        self._starts = [0]
 
-    def show_floor(self, floor: Floor, ink_of: Callable[[str], str]) -> None:
-        """Show that floor; `ink_of` gives the ink of a holder's uid."""
-        self._inks = {holder.uid: ink_of(holder.uid) for holder, _ in floor.holders}
-        self._floor = floor
+    def show_floors(self, floors: Sequence[tuple[tuple[Run, ...], Floor]], ink_of: Callable[[str], str]) -> None:
+        """Show these pools' floors under their headings; `ink_of` gives the ink of a holder's uid."""
+        self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
+        self._floors = tuple(floors)
         self._arrange()
+
+    def move_to(self, floor: int) -> None:
+        """Bring the floor of that number into view, its first host under the cursor."""
+        headings = [y for y, line in enumerate(self._lines) if line.heading]
+        if floor < len(headings):
+            first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
+            if first is not None:
+                self._cursor = self._spots[first].host.node.name
+            self.scroll_to(y=self._starts[headings[floor]], animate=False)
+            self.refresh()
 
     @property
     def host(self) -> Host | None:
@@ -152,31 +170,41 @@ class FloorMap(ScrollView, Inked, can_focus=True):
     # where things are
 
     def _arrange(self) -> None:
-        floor, width = self._floor, self.size.width
-        if floor is None or not width:
+        width = self.size.width
+        if not width:
             return
-        hosts = floor.hosts
-        blocks = max((cell_len(block.name) for block in floor.blocks), default=0)
-        subblocks = max((cell_len(each.name) for each in floor.subblocks), default=0)
-        self._place = (min(PLACE, blocks or 1), min(PLACE, subblocks or 1))
+        hosts = [host for _, floor in self._floors for host in floor.hosts]
+        blocks = [block.name for _, floor in self._floors for block in floor.blocks]
+        subblocks = [each.name for _, floor in self._floors for each in floor.subblocks]
+        self._place = (_widest(blocks), _widest(subblocks))
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
-        lines = floor_lines(floor, self._per_line())
+        lines = self._fold()
         if len(lines) > self.size.height and self._label:
             self._label = 0  # so many hosts that names would push half of them out of sight
-            lines = floor_lines(floor, self._per_line())
+            lines = self._fold()
+        full = sum(not line.heading for line in lines)
+        room = self.size.height - (len(lines) - full)
+        self._rows = next((rows for rows in (3, 2) if self._label and full * rows <= room), 1)
         self._lines = lines
-        self._rows = next((rows for rows in (3, 2) if self._label and len(lines) * rows <= self.size.height + 1), 1)
+        self._starts = [0, *accumulate(1 if line.heading else self._rows for line in lines)]
         self._spots = [
-            Spot(y * self._rows, self._left + index * self._cell, host)
-            for y, line in enumerate(lines)
+            Spot(self._starts[number], self._left + index * self._cell, host)
+            for number, line in enumerate(lines)
             for index, host in enumerate(line.hosts)
         ]
         if self.host is None:
             self._cursor = self._spots[0].host.node.name if self._spots else ""
-        self.virtual_size = Size(width, len(lines) * self._rows)
+        self.virtual_size = Size(width, self._starts[-1])
         self.refresh()
         self.post_message(self.Moved(self.host))
+
+    def _fold(self) -> list[FloorLine]:
+        return [
+            line
+            for heading, floor in self._floors
+            for line in (FloorLine(heading=heading), *floor_lines(floor, self._per_line()))
+        ]
 
     @property
     def _left(self) -> int:
@@ -207,18 +235,18 @@ class FloorMap(ScrollView, Inked, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of hosts."""
-        index, part = divmod(y + self.scroll_offset.y, self._rows)
+        at = y + self.scroll_offset.y
         width = self.size.width
-        if index >= len(self._lines):
+        if at >= self._starts[-1]:
             return Strip.blank(width, self.rich_style)
-        line = self._lines[index]
-        block, subblock = self._place
+        index = bisect_right(self._starts, at) - 1
+        line, part = self._lines[index], at - self._starts[index]
         back = self.rich_style.background_style
-        if part:
-            names = []
-        else:
-            names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
-        segments = fit_runs(names, self._left, self._on(back))
+        if line.heading:
+            return Strip(fit_runs([Run("  "), *line.heading], width, self._on(self.ground("head"))))
+        block, subblock = self._place
+        names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
+        segments = fit_runs([] if part else names, self._left, self._on(back))
         for host in line.hosts:
             segments += self._host(host, part)
         return Strip(segments).adjust_cell_length(width, back)
@@ -263,11 +291,9 @@ class FloorMap(ScrollView, Inked, can_focus=True):
         if index is None:
             return
         here = self._spots[index]
-        there = [
-            (abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == here.y + lines * self._rows
-        ]
-        if there:
-            self._point(min(there)[1])
+        ys = sorted({spot.y for spot in self._spots})
+        y = ys[max(0, min(len(ys) - 1, ys.index(here.y) + lines))]
+        self._point(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
 
     def action_open(self) -> None:
         """Tell that the host was opened."""

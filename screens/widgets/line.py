@@ -56,6 +56,16 @@ def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = Fa
     return segments
 
 
+def keep_tail(runs: list[Run], width: int) -> list[Run]:
+    """A single run too long for that many columns, cut at its front instead of its end."""
+    if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
+        return runs
+    text = one_line(runs[0].text)
+    while cell_len(text) > width - 1:
+        text = text[1:]
+    return [Run(f"…{text}", runs[0].ink)]
+
+
 def line(runs: Iterable[Run], width: int, ink_of: InkOf) -> Strip:
     """One whole line of that width."""
     return Strip(fit_runs(runs, width, ink_of), width)

@@ -39,16 +39,16 @@ class PodTable(ResourceTable[Pod]):
     NOUN = "pod"
     EMPTY = Notice("No pods.", "5 launches a job.")
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
-        Column("NAMESPACE", lambda pod: pod.namespace, most=20, ink="dim", drop=6,
+        Column("NAMESPACE", lambda pod: pod.namespace, most=20, ink="dim", drop=7,
                sort=lambda pod: (pod.namespace, pod.name)),
         Column("NAME", lambda pod: pod.name, least=16, most=63, sort=lambda pod: pod.name),
-        Column("READY", ready_cell, width=5, right=True, drop=4),
+        Column("READY", ready_cell, width=5, right=True, drop=5),
         Column("STATUS", status_cell, least=10, most=26, sort=lambda pod: pod.status),
-        Column("RESTARTS", restarts_cell, width=8, right=True, drop=5, sort=lambda pod: pod.restarts, down=True),
+        Column("RESTARTS", restarts_cell, width=8, right=True, drop=6, sort=lambda pod: pod.restarts, down=True),
         Column("GPUS", lambda pod: str(pod.gpus or ""), width=4, right=True, sort=lambda pod: pod.gpus, down=True),
         Column("JOB", lambda pod: pod.jobset or pod.owner_name, most=40, ink="dim", drop=8,
                sort=lambda pod: pod.jobset or pod.owner_name),
-        Column("NODE", lambda pod: pod.node, least=8, most=50, drop=2, sort=lambda pod: pod.node),
+        Column("NODE", lambda pod: pod.node, least=8, most=50, tail=True, drop=2, sort=lambda pod: pod.node),
         Column("IP", lambda pod: Run(pod.ip, "dim"), width=15, drop=9, sort=lambda pod: pod.ip),
         since("AGE", lambda pod: pod.created),
     )  # fmt: skip

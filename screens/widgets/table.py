@@ -27,7 +27,7 @@ from textual.strip import Strip
 
 from screens.widgets.column import GAP, Column, RowT, share
 from screens.widgets.ink import Inked
-from screens.widgets.line import InkOf, fit_runs, line, runs_of
+from screens.widgets.line import InkOf, fit_runs, keep_tail, line, runs_of
 from screens.widgets.listing import Listing, RowKey
 from screens.widgets.notice import Notice, notice_for
 from screens.wording import Run
@@ -44,7 +44,7 @@ MARGIN = 2
 """Columns left of the first cell, for the cursor's and the marks' glyphs."""
 
 
-class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
+class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
     """Rows of one kind under declared columns."""
 
     DEFAULT_CSS = """
@@ -349,7 +349,9 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
         for number, (column, width) in enumerate(self._columns_now()):
             if number:
                 segments.append(blank)
-            segments += fit_runs(runs_of(column.at(row, width), column.ink), width, ink_of, right=column.right)
+            runs = runs_of(column.at(row, width), column.ink)
+            runs = keep_tail(runs, width) if column.tail else runs
+            segments += fit_runs(runs, width, ink_of, right=column.right)
         return Strip(segments).adjust_cell_length(self.size.width, ink_of(""))
 
     def _titles(self) -> Strip:
@@ -403,7 +405,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True):
         new = [row for key, row in rows.items() if before.get(key) is not row]
         grew = False
         for number, column in enumerate(self._columns):
-            if column.width or column.fill or not new or self._wants[number] >= column.most:
+            if column.width or not new or self._wants[number] >= column.most:
                 continue
             want = max(column.measure(row) for row in new)
             if want > self._wants[number]:

@@ -17,8 +17,8 @@ NOW = time.time()
 
 def a4(number: int, **more: Any) -> Node:
     return Node(
-        name=f"gke-train-a4-pool-{number:04d}", uid=f"node-{number}", created=NOW - 86400 * 3, pool="a4-highgpu-8g-a4-pool",
-        machine_type="a4-highgpu-8g", zone="us-central1-b", accelerator="nvidia-b200",
+        name=f"gke-train-a4-pool-{number:04d}", uid=f"node-{number}", created=NOW - 86400 * 3,
+        pool="a4-highgpu-8g-a4-pool", machine_type="a4-highgpu-8g", zone="us-central1-b", accelerator="nvidia-b200",
         provisioning=Provisioning.RESERVATION, reservation="train-res", block=f"blk-{number // 8}",
         subblock=f"sub-{number // 4}", host=f"host-{number:04d}", version="v1.36.4",
         internal_ip=f"10.0.0.{number}",
@@ -65,8 +65,8 @@ def scene() -> Any:
     nodes[10] = a4(10, maintenance_at=NOW + 6 * 3600 + 60)
     nodes[13] = a4(13, ready=False, not_ready_reason="NodeStatusUnknown: Kubelet stopped posting node status.")
     nodes[14] = a4(14, cordoned=True, taints=("node.kubernetes.io/unschedulable:NoSchedule",))
-    cpu = [Node(f"gke-train-system-{n}", uid=f"cpu-{n}", pool="system", machine_type="e2-standard-8", zone="us-central1-b",
-                ready=True, created=NOW - 86400 * 40) for n in range(3)]  # fmt: skip
+    cpu = [Node(f"gke-train-system-{n}", uid=f"cpu-{n}", pool="system", machine_type="e2-standard-8",
+                zone="us-central1-b", ready=True, created=NOW - 86400 * 40) for n in range(3)]  # fmt: skip
     spots = [spot(n) for n in range(3)] + [spot(3, ready=False, not_ready_reason="NodeNotReady")]
     pods = [
         *(rank(llama, n, nodes[n + (1 if n > 1 else 0)].name) for n in range(8)),
