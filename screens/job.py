@@ -121,7 +121,7 @@ class JobScreen(LiveScreen):
         if jobset is not None:
             self._line = JobLine(jobset, fleet)
         line = self._line
-        self.header.runs = tuple(head(line, self.key, gone=jobset is None))
+        self.header.runs = tuple(head(line, self.key, gone=jobset is None, short=self.size.width < 100))
         self.reason.runs = tuple(told(line, gone=jobset is None))
         if line is None:
             self._show_tabs(0)

@@ -59,7 +59,7 @@ class JobTable(ResourceTable[JobLine]):
 
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""
-        self.set_columns(job_columns(max(20, 2 * self.size.width // 5)))
+        self.set_columns(job_columns(max(20, 2 * self.size.width // 5 - 6)))
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:

@@ -47,10 +47,10 @@ def brief(field: Field, choices: Sequence[str], changed: bool) -> str:
     """What stands beside a value that has no error: unit, choices, and the default once it is another."""
     words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
     default = spell(field, field.default).replace("\n", " ")
-    if changed:
-        words.append(f"default {default}" if default else "default: none")
-    elif choices:
+    if choices:
         words.append("↑↓ " + ", ".join(choices))
+    elif changed:
+        words.append(f"default {default}" if default else "default: none")
     elif field.rule and not field.advanced:
         words.append(field.rule.removeprefix("must be ").partition(", because")[0])
     return " · ".join(words)
@@ -210,6 +210,16 @@ class Form(VerticalScroll):
             path = path.rpartition(".")[0]
         return path
 
+    @property
+    def here(self) -> str:
+        """The path of the field that has the keys; empty if none has."""
+        return next((path for path, row in self._rows.items() if row.editor.has_focus), "")
+
+    def problem_of(self, path: str) -> str:
+        """What is wrong with that field; empty if nothing is."""
+        row = self._rows.get(path)
+        return row.problem if row is not None else ""
+
     def go(self, path: str) -> None:
         """Gives the keys to that field."""
         row = self._rows.get(self.field_of(path))
@@ -263,5 +273,5 @@ class Form(VerticalScroll):
 
     def on_resize(self, event: events.Resize) -> None:
         """A narrow form has narrower columns."""
-        self.set_class(event.size.width < 90, "-narrow")
+        self.set_class(event.size.width < 80, "-narrow")
         self.set_class(event.size.width > 130, "-wide")

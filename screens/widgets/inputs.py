@@ -158,7 +158,7 @@ class Lines(TextArea):
     """Several lines: a list, pairs NAME=text, or YAML; as high as its text."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    Lines { border: none; height: auto; max-height: 8; padding: 0; background: $surface;
+    Lines { border: none; height: auto; max-height: 8; padding: 0; scrollbar-size-horizontal: 0; background: $surface;
         &:focus { border: none; background: $panel; }
     }
     """

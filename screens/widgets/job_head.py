@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from screens.wording import Cell
 
 
-def head(line: JobLine | None, key: tuple[str, str], *, gone: bool) -> list[Run]:
-    """State and numbers of a job in one line."""
+def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False) -> list[Run]:
+    """State and numbers of a job in one line; `short` leaves out who and where."""
     if line is None:
         return [Run("◐ ", "waits"), Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: not seen yet", "dim")]
     jobset = line.jobset
@@ -38,6 +38,8 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool) -> list[Run]
         ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
+        if short and label in {"priority", "owner", "namespace"}:
+            continue
         values = runs_of(cell)
         if any(run.text for run in values):
             # The spaces inside a part do not break, so a label stays with its value.

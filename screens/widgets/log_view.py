@@ -24,7 +24,7 @@ class LogView(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     LogView { height: 1fr;
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
-        .log-foot { height: 1; color: $text-muted; }
+        .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         Input { display: none; border: none; height: 1; padding: 0; }
         &.-searching Input { display: block; }
         &.-searching .log-foot { display: none; }
@@ -58,14 +58,14 @@ class LogView(Vertical):
 
     def _tell(self) -> None:
         lines = self.lines
-        words = [self.status] if self.status else []
-        words.append("● following" if lines.follow else "‖ paused: space follows")
-        words.append(wording.count(lines.shown, "line"))
+        words = ["● following" if lines.follow else "‖ paused: space follows", wording.count(lines.shown, "line")]
         if lines.wanted:
             at = f"{lines.match + 1} of " if lines.match >= 0 else ""
             words.append(f"/{lines.wanted}: {at}{wording.count(len(lines.matches), 'match', 'matches')}")
         if lines.wrap:
             words.append("wrapped")
+        if self.status:
+            words.append(self.status)
         self.query_one(".log-foot", Static).update("  ".join(words))
 
     def action_search(self) -> None:

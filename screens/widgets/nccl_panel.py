@@ -11,6 +11,7 @@ from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from console.models.link import Link, LinkState
 from console.models.reference import A4_ALL_REDUCE, PASS_LINE, expected_busbw, scan_average, verdict
 from screens import wording
 from screens.widgets.column import Column
@@ -21,7 +22,7 @@ from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from textual import events
     from textual.app import ComposeResult
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 BAND = (0.9, 1.1)
 """What counts as reaching the reference, as a share of it; shaded behind the curve."""
+_READ = Link("tests", LinkState.LIVE)
+"""The table's rows come from a log, not from a watch."""
 _VERDICTS = {
     "good": Run("● ok", "ok"),
     "fair": Run("◐ low", "waits"),
@@ -150,16 +153,16 @@ def _in(row: Row) -> Half | None:
 class NcclTable(ResourceTable[Line]):
     """The rows of one test."""
 
-    COLUMNS = (
-        Column[Line]("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
-        Column[Line]("µs", _time(_out), width=9, right=True, drop=3),
-        Column[Line]("ALGBW", _value(_out, "algbw", 1), width=7, right=True, drop=4),
-        Column[Line]("● BUSBW", _value(_out, "busbw", 1), width=7, right=True, ink="accent"),
-        Column[Line]("µs", _time(_in), width=9, right=True, drop=3),
-        Column[Line]("ALGBW", _value(_in, "algbw", 1), width=7, right=True, drop=4),
-        Column[Line]("○ BUSBW", _value(_in, "busbw", 1), width=7, right=True, ink="waits"),
-        Column[Line]("WRONG", _wrong, width=5, right=True),
-        Column[Line]("OF A4", _verdict, width=12),
+    COLUMNS: ClassVar = (
+        Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
+        Column("µs", _time(_out), width=9, right=True, drop=3),
+        Column("ALGBW", _value(_out, "algbw", 1), width=7, right=True, drop=4),
+        Column("● BUSBW", _value(_out, "busbw", 1), width=7, right=True, ink="accent"),
+        Column("µs", _time(_in), width=9, right=True, drop=3),
+        Column("ALGBW", _value(_in, "algbw", 1), width=7, right=True, drop=4),
+        Column("○ BUSBW", _value(_in, "busbw", 1), width=7, right=True, ink="waits"),
+        Column("WRONG", _wrong, width=5, right=True),
+        Column("OF A4", _verdict, width=12),
     )
     EMPTY = Notice("No row yet.")
     NOUN = "size"
@@ -225,13 +228,12 @@ class NcclPanel(Container):
         test = self.test
         if test is None:
             self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"))
-            self.curve.points, self.curve.band = (), ()
-            self.table.show_rows({})
-            self.table.show_trouble(Notice(self.waiting))
+            self.curve.points, self.curve.band = (), reference_band()
+            self.table.show_rows({}, _READ)
             return
         compared = is_all_reduce(test)
         self.sentence.runs = (*self._which(), *summary(test))
-        self.curve.band = _band(test.rows) if compared else ()
+        self.curve.band = reference_band() if compared else ()
         self.curve.points = tuple(
             Point(row.size, _busbw(row.out_of_place), _busbw(row.in_place)) for row in test.rows if row.size > 0
         )
@@ -239,8 +241,7 @@ class NcclPanel(Container):
         rows: dict[RowKey, Line] = {
             (str(index), str(row.size)): Line(row, compared) for index, row in enumerate(test.rows)
         }
-        self.table.show_trouble(None)
-        self.table.show_rows(rows)
+        self.table.show_rows(rows, _READ)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
         self._mark()
@@ -281,6 +282,6 @@ def _busbw(half: Half | None) -> float | None:
     return half.busbw if half else None
 
 
-def _band(rows: Sequence[Row]) -> tuple[Band, ...]:
-    """The reference, from the first size known of it or measured to the last."""
+def reference_band() -> tuple[Band, ...]:
+    """What counts as reaching the reference, at the sizes it is known for."""
     return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in A4_ALL_REDUCE)

@@ -82,12 +82,12 @@ class Canvas:
 
 
 def round_step(span: float, parts: int) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that divides the span into at most so many parts."""
+    """The smallest of 1, 2, 2.5, 4, 5 times a power of ten that divides the span into at most so many parts."""
     if span <= 0 or parts <= 0:
         return 1.0
     raw = span / parts
     scale = 10.0 ** floor(log10(raw))
-    return next((factor * scale for factor in (1, 2, 2.5, 5) if factor * scale >= raw), 10 * scale)
+    return next((factor * scale for factor in (1, 2, 2.5, 4, 5) if factor * scale >= raw), 10 * scale)
 
 
 def round_ticks(top: float, parts: int) -> list[float]:

@@ -14,6 +14,8 @@ from screens.wording import Run
 if TYPE_CHECKING:
     from screens.wording import Cell
 
+NODE_WIDTH = 24
+
 
 def rank_glyph(rank: Rank) -> Run:
     """The mark of a rank's state."""
@@ -28,6 +30,13 @@ def _status(rank: Rank) -> Cell:
     glyph = rank_glyph(rank)
     word = rank.status if rank.pod else "no pod yet"
     return [glyph, Run(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
+
+
+def _node(rank: Rank) -> Cell:
+    """The end of a long name tells nodes of a pool apart, its beginning does not."""
+    if not rank.node:
+        return Run("─", "faint")
+    return rank.node if len(rank.node) <= NODE_WIDTH else "…" + rank.node[1 - NODE_WIDTH :]
 
 
 def _ended(rank: Rank) -> Cell:
@@ -45,7 +54,7 @@ class RankTable(ResourceTable[Rank]):
         Column("RANK", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
         Column("POD", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
-        Column("NODE", lambda rank: rank.node or Run("─", "faint"), least=8, sort=lambda rank: rank.node),
+        Column("NODE", _node, least=8, sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
         Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
                right=True, drop=2),
