@@ -19,6 +19,7 @@ from console.practice.authn import (
     write_kubeconfig,
 )
 from console.practice.bodies import decode
+from console.practice.connections import Connections
 from console.practice.forms import Writer, negotiate
 from console.practice.listing import Lists, selection
 from console.practice.refusal import ApiError, Object
@@ -64,6 +65,7 @@ class ApiServer:
         self._changes = Changes(storage)
         self._streams = Streams(storage, runtime)
         self._watches: set[Watch] = set()
+        self._connections = Connections()
         self._certificates = Certificates(host)
         self._runner: web.AppRunner | None = None
 
@@ -90,6 +92,7 @@ class ApiServer:
         await self._streams.close()
         if self._runner is not None:
             await self._runner.cleanup()
+            await self._connections.close()
             self._runner = None
 
     def kubeconfig(self, path: Path, *, account: Account | None = None, namespace: str = "default") -> Path:
@@ -115,6 +118,7 @@ class ApiServer:
             watch.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self._connections.remember(request.transport)
         try:
             return self._injected(request) or await self._answer(request)
         except NoSuchPathError as refusal:

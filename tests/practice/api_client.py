@@ -149,7 +149,7 @@ async def serving(tmp_path: Path, account: Account | None = None, **options: Any
     """A server with the namespace `default` and one running pod, `run`, of containers `main` and `side`."""
     storage, runtime = Storage(seed=1, window=options.pop("window", 1000)), TinyRuntime()
     storage.create(kinds.NAMESPACES, {"metadata": {"name": "default"}})
-    running = [{"name": name, "ready": True, "state": {"running": {}}} for name in ("main", "side")]
+    running: list[Object] = [{"name": name, "ready": True, "state": {"running": {}}} for name in ("main", "side")]
     containers = [{"name": name, "image": "x"} for name in ("main", "side")]
     pod = {"metadata": {"name": "run"}, "spec": {"nodeName": "node", "containers": containers}}
     status = {"phase": "Running", "containerStatuses": running}

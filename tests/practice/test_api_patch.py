@@ -139,7 +139,7 @@ async def test_applied_containers_merge_by_name(tmp_path: Path) -> None:
 
         first = {"name": "a", "image": "i", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}
         assert (await apply(api, job(first, {"name": "b", "image": "i"}), "one", path=jobs)).status == 201
-        changed = await apply(api, job({**first, "env": first["env"][1:]}), "one", path=jobs)  # type: ignore[index]
+        changed = await apply(api, job({**first, "env": first["env"][1:]}), "one", path=jobs)
         assert changed.status == 200, changed.body
         containers = changed.body["spec"]["template"]["spec"]["containers"]
         assert containers == [{"name": "a", "image": "i", "env": [{"name": "Y", "value": "2"}]}]

@@ -1,0 +1,39 @@
+"""The sockets a server has accepted, so that none is left when it says it has stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIMIT = 2.0
+"""Seconds that closing may take; a TLS farewell to a client of this machine takes milliseconds."""
+
+
+class Connections:
+    """Remembers connections while they are open."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, asyncio.BaseTransport] = {}
+
+    def remember(self, transport: asyncio.BaseTransport | None) -> None:
+        """Note the connection a request came by."""
+        socket = transport.get_extra_info("socket") if transport is not None else None
+        if socket is None or socket in self._open or transport is None:
+            return
+        self._open = {known: old for known, old in self._open.items() if known.fileno() != -1}
+        self._open[socket] = transport
+
+    async def close(self) -> None:
+        """Abort what is still open, and return when all sockets are closed."""
+        for transport in self._still_open():
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        async with asyncio.timeout(_LIMIT):
+            while list(self._still_open()):
+                await asyncio.sleep(0.005)
+
+    def _still_open(self) -> Iterator[asyncio.BaseTransport]:
+        return (transport for socket, transport in self._open.items() if socket.fileno() != -1)
