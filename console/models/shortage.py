@@ -93,7 +93,8 @@ def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> W
     """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
-        return replace(draft, sentence=_other_resource(workload, said, draft), category=said.category or Category.QUOTA)
+        words = _unreckoned(said, draft)
+        return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
     if draft.need > have.total:
         return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
     short = max(draft.need - have.free, said.more_gpus)
@@ -157,10 +158,15 @@ def _never(why: Why, have: Account) -> str:
     return f"needs {_gpus(why)}, but its queue can never have more than {have.total}{own}"
 
 
-def _other_resource(workload: Workload, said: Said, draft: Why) -> str:
-    what = f"{said.resource} of {said.flavor}" if said.resource else "quota"
+def _unreckoned(said: Said, draft: Why) -> str:
+    """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
+    flavor = f" of {said.flavor}" if said.flavor else ""
     if said.category is Category.EXCEEDS:
-        return f"needs more {what} than its queue can ever have"
-    if said.more:
-        return f"needs {said.more} more {what} than is unused"
-    return f"needs more {what} than is unused" if said.text or not draft.need else f"needs {_gpus(draft)}"
+        return f"needs more {said.resource or 'quota'}{flavor} than its queue can ever have"
+    if said.more_gpus:
+        return f"needs {said.more_gpus} more GPUs{flavor} than are unused"
+    return (
+        f"needs {said.more} more {said.resource}{flavor} than is unused"
+        if said.more
+        else f"needs more {said.resource or 'quota'}{flavor} than is unused"
+    )

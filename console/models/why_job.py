@@ -69,7 +69,9 @@ class _Trouble:
     category: Category
     of: Callable[[Rank], str | None]
     """Its particulars in words, None if the rank has no such trouble."""
-    words: str
+    many: str = ""
+    """What it is for several ranks; empty where the particulars are a sentence of their own."""
+    single: str = ""
 
 
 def _waiting(rank: Rank) -> Container | None:
@@ -116,13 +118,13 @@ def _absent(rank: Rank) -> str | None:
 
 
 _TROUBLES = (
-    _Trouble(Category.RESTARTING, _crashing, ""),
-    _Trouble(Category.IMAGE, _image, "cannot get their image"),
-    _Trouble(Category.STARTING, _other, "cannot start"),
-    _Trouble(Category.UNSCHEDULABLE, _unplaced, "find no node"),
-    _Trouble(Category.GATED, _gated, "are held back by a gate"),
-    _Trouble(Category.STARTING, _unready, "are starting"),
-    _Trouble(Category.STARTING, _absent, "are to come"),
+    _Trouble(Category.RESTARTING, _crashing),
+    _Trouble(Category.IMAGE, _image, "cannot get their image", "cannot get its image"),
+    _Trouble(Category.STARTING, _other, "cannot start", "cannot start"),
+    _Trouble(Category.UNSCHEDULABLE, _unplaced, "find no node", "finds no node"),
+    _Trouble(Category.GATED, _gated, "are held back by a gate", "is held back by a gate"),
+    _Trouble(Category.STARTING, _unready, "are starting", "is starting"),
+    _Trouble(Category.STARTING, _absent, "are to come", "is to come"),
 )
 
 
@@ -141,7 +143,8 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
-    words = f"{len(hit)} of {_count(of, 'rank')} {trouble.words}: {said}" if trouble.words else said
+    verb = trouble.single if len(hit) == 1 else trouble.many
+    words = f"{len(hit)} of {_count(of, 'rank')} {verb}: {said}" if verb else said
     return Why(f"{words}{again}", category, api_text=_message(rank.pod), need=jobset.gpus)
 
 
