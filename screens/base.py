@@ -322,6 +322,14 @@ class LiveScreen(Screen[None], inherit_bindings=False):
         table.filter_by("")
         self.query("FilterLine").remove()
 
+    @on(KeyBar.Picked)
+    async def _run_hint(self, event: KeyBar.Picked) -> None:
+        event.stop()
+        for active in self.active_bindings.values():
+            if active.binding.action == event.action:
+                await self.app.run_action(event.action, active.node)
+                return
+
     @on(TitleBar.TabPicked)
     def _pick_tab(self, event: TitleBar.TabPicked) -> None:
         event.stop()

@@ -113,8 +113,11 @@ class FleetScreen(LiveScreen):
         host = self.map.host
         if host is not None and self.map.has_focus:
             return self._about_host(host)
-        return [Run("colour = job   · free   ", "dim"), Run("✗", "bad"), Run(" faulty   ", "dim"), Run("⚠", "waits"),
-                Run(" maintenance   ", "dim"), Run("‖", "waits"), Run(" cordoned   tab: to the floor", "dim")]  # fmt: skip
+        marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"))
+        runs = [Run("colour = job   · free   ", "dim")]
+        for glyph, ink, word in marks:
+            runs += [Run(glyph, ink), Run(f" {word}   ", "dim")]
+        return [*runs, Run("tab: to the floor", "dim")]
 
     def _about_host(self, host: Host) -> list[Run]:
         node, fleet = host.node, self.app.fleet

@@ -55,8 +55,8 @@ class Column(Generic[RowT]):
 
     @property
     def floor(self) -> int:
-        """The narrowest it can be."""
-        return self.width or max(self.least, len(self.title))
+        """The narrowest it can be: its title has room, and the arrow if it can be sorted."""
+        return max(self.width or self.least, len(self.title) + (self.sort is not None))
 
     def measure(self, row: RowT) -> int:
         """Screen columns the cell of that row wants."""

@@ -22,6 +22,7 @@ GAP = 3
 
 def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     """The facts in lines: as many side by side as have room for a name and a value each."""
+    width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
         return []

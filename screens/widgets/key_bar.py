@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -31,6 +33,13 @@ class KeyBar(Inked):
     DEFAULT_CSS = """
     KeyBar { dock: bottom; height: 1; width: 1fr; }
     """
+
+    @dataclass
+    class Picked(Message):
+        """A hint was clicked."""
+
+        action: str
+
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
@@ -48,7 +57,7 @@ class KeyBar(Inked):
     async def _on_click(self, event: events.Click) -> None:
         for left, hint in self._places():
             if left <= event.x < left + _width(hint):
-                await self.app.run_action(hint.action, self.screen.focused or self.screen)
+                self.post_message(self.Picked(hint.action))
                 return
 
     def _places(self) -> list[tuple[int, KeyHint]]:

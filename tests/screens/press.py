@@ -1,0 +1,56 @@
+"""The console over a fake session, and waiting for what a test expects instead of sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from console.settings import Settings
+from screens.app import ConsoleApp
+from tests.fakes import FakeSession
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+
+DEADLINE = 10.0
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
+    """Let the app work until that holds."""
+    end = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < end, "what the test waits for did not come"
+        await pilot.pause()
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def console(
+    session: FakeSession | None = None, *, size: tuple[int, int] = (120, 35), settings: Settings | None = None
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], FakeSession]]:
+    """The console on its first screen, with the session's picture on it."""
+    settings = settings or Settings()
+    session = session or FakeSession(scene(), settings=settings)
+
+    async def connect() -> Any:
+        return session
+
+    app = ConsoleApp(settings, connect=connect)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.fleet is session.fleet)
+        yield app, pilot, session
+
+
+def text_of(widget: Any) -> str:
+    """What a widget that draws its own lines shows."""
+    return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
+
+
+def screen_text(app: ConsoleApp) -> str:
+    """What the whole screen shows."""
+    return "\n".join(strip.text for strip in cast("Any", app.screen._compositor.render_strips()))

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.widgets import Input
+
+from console.errors import BadKubeconfig, NotAllowed, Unreachable
+from console.models.access import ContextName
+from console.models.link import Link, LinkState
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.base import LiveScreen
+from screens.help import HelpScreen, key_groups
+from screens.modals.pick import Pick
+from screens.pods import PodsScreen
+from screens.widgets.key_bar import KeyBar
+from screens.widgets.title_bar import TitleBar
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+
+async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -> None:
+    async with console() as (app, pilot, _):
+        for key, mode in (("4", "pods"), ("1", "fleet"), ("4", "pods")):
+            await pilot.press(key)
+            assert app.current_mode == mode
+            await pilot.press("down")
+        assert isinstance(app.screen, PodsScreen)
+        assert app.screen.table.cursor == app.screen.table.shown[2]
+
+
+async def test_a_tab_can_be_clicked() -> None:
+    async with console() as (app, pilot, _):
+        at = text_of(app.screen.query_one(TitleBar)).index("Pods")
+        await pilot.click(TitleBar, offset=(at, 0))
+        assert app.current_mode == "pods"
+
+
+async def test_the_title_says_where_one_is_and_how_fresh() -> None:
+    async with console(settings=Settings(practice=True)) as (app, pilot, session):
+        title = app.screen.query_one(TitleBar)
+        assert "practice cluster" in text_of(title)
+        assert "● live" in text_of(title)
+        await pilot.press("enter")
+        assert "Fleet › a4-highgpu-8g-a4-pool" in text_of(app.screen.query_one(TitleBar))
+        stale = Link("pods", LinkState.STALE, heard=time.time() - 14, why="connection refused")
+        session.show(links={**session.fleet.links, "pods": stale})
+        await until(pilot, lambda: "pods reconnecting, 14 s old" in text_of(app.screen.query_one(TitleBar)))
+
+
+async def test_the_key_line_shows_what_works_and_a_click_does_it() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        bar = app.screen.query_one(KeyBar)
+        await until(pilot, lambda: "Delete" in text_of(bar))
+        at = text_of(bar).index("? Help")
+        await pilot.click(KeyBar, offset=(at, 0))
+        assert isinstance(app.screen, HelpScreen)
+
+
+async def test_help_names_every_key_of_the_screen_once() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        groups = key_groups(app.screen)
+        assert [group.title for group in groups] == ["This screen", "Rows", "Everywhere"]
+        told = [verb for group in groups for _, verb in group.keys]
+        assert any(verb.startswith("Shell") for verb in told)
+        assert len(told) == len(set(told))
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape")
+        assert isinstance(app.screen, PodsScreen)
+
+
+async def test_the_palette_finds_a_command_and_runs_it() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("colon")
+        await pilot.press(*"light")
+        assert app.theme == "a4-dark"
+        await until(pilot, lambda: "Light or dark" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.theme == "a4-light")
+
+
+async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
+    settings = Settings(read_only=True)
+    async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, session):
+        await pilot.press("4")
+        actions = {active.binding.action for active in app.screen.active_bindings.values()}
+        assert "delete_pods" not in actions
+        assert "log" in actions
+        await pilot.press("x")
+        assert isinstance(app.screen, PodsScreen)
+        assert session.called("delete_pod") == []
+
+
+async def test_no_kubeconfig_is_said_in_the_rows_place_and_ctrl_r_tries_again() -> None:
+    tries = [BadKubeconfig("There is no kubeconfig at ~/.kube/config.", "Set KUBECONFIG."), FakeSession(scene())]
+
+    async def connect() -> Any:
+        found = tries.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.trouble is not None)
+        await pilot.pause()
+        assert "There is no kubeconfig" in screen_text(app)
+        assert "Set KUBECONFIG." in screen_text(app)
+        await pilot.press("4")
+        assert "There is no kubeconfig" in screen_text(app)
+        await pilot.press("l", "x", "y")  # nothing to act on, and nothing breaks
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "llama-70b" in screen_text(app))
+        assert "There is no kubeconfig" not in screen_text(app)
+
+
+async def test_a_server_that_goes_away_leaves_its_rows() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4")
+        assert isinstance(app.screen, PodsScreen)
+        rows = list(app.screen.table.shown)
+        gone = {kind: Link(kind, LinkState.STALE, why="connection refused") for kind in session.fleet.links}
+        session.show(links=gone)
+        await until(pilot, lambda: "reconnecting" in text_of(app.screen.query_one(TitleBar)))
+        assert app.screen.table.shown == rows
+
+
+async def test_a_kind_that_may_not_be_listed_is_a_line_in_the_list() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4")
+        refused = Link("pods", LinkState.FORBIDDEN, why="not allowed to list pods", hint="Ask for list on pods.")
+        session.show(pods={}, links={**session.fleet.links, "pods": refused})
+        await until(pilot, lambda: "not allowed to list pods" in screen_text(app))
+        assert "Ask for list on pods." in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (1, 1), (80, 24), (250, 60)])
+async def test_every_size_can_be_drawn(size: tuple[int, int]) -> None:
+    async with console(size=(80, 24)) as (app, pilot, _):
+        for key in ("1", "enter", "enter", "4", "enter"):
+            await pilot.press(key)
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            await pilot.resize_terminal(80, 24)
+            await pilot.pause()
+        assert isinstance(app.screen, LiveScreen)
+
+
+async def test_leaving_closes_the_session() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("q")
+        await until(pilot, lambda: session.closed)
+        assert app.return_code in {0, None}
+
+
+async def test_another_cluster_is_picked_by_name() -> None:
+    session = FakeSession(scene())
+    session.answers["contexts"] = [ContextName("test", "c1", "default", True), ContextName("other", "c2", "ml", False)]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"oth")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.called("switch") == [("other", None)])
+
+
+async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("N")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        app.screen.query_one(Input).value = "brand-new"
+        await pilot.press("enter")
+        await until(pilot, lambda: session.called("switch") == [(None, "brand-new")])
+
+
+async def test_a_refusal_is_told_with_its_brackets() -> None:
+    session = FakeSession(scene())
+    session.answers["manifest"] = NotAllowed("pods [get] is forbidden", "Ask for `get` on [pods].")
+    async with console(session) as (app, pilot, _):
+        await pilot.press("4", "y")
+        await until(pilot, lambda: len(app._notifications) > 0)
+        told = next(iter(app._notifications))
+        assert told.message == "pods [get] is forbidden Ask for `get` on [pods]."
+        assert told.markup is False
+
+
+async def test_before_the_session_is_open_actions_say_so() -> None:
+    started: list[bool] = []
+
+    async def connect() -> Any:
+        started.append(True)
+        raise Unreachable("No answer from 10.0.0.1.", "Check the network.")
+
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.trouble is not None)
+        await _asks_namespace(pilot)
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert started == [True]
+
+
+async def _asks_namespace(pilot: Pilot[Any]) -> None:
+    await pilot.press("N")

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from console.models.fleet import Fleet
+from console.models.node import Node
+from screens.fleet import FleetScreen
+from screens.modals.confirm import Confirm
+from screens.node import NodeScreen
+from screens.pool import PoolScreen
+from screens.widgets.floor_map import FloorMap, short_name
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.scene import a4, scene
+
+
+async def test_pools_with_what_is_free_and_what_is_broken() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "a4-highgpu-8g-a4-pool" in shown
+        assert "80/128" in shown
+        assert "✗ 1 not ready" in shown
+        assert "Largest free: 16 GPUs in one subblock (sub-3), 24 in one block, 32 in all." in shown
+        assert "■ llama-70b (mira, 64)" in shown
+
+
+async def test_the_floor_shows_every_host_in_its_place() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.pause()
+        floor = text_of(app.screen.query_one(FloorMap)).splitlines()
+        third = next(line for line in floor if "sub-2" in line)
+        assert "blk-1" in third
+        assert "0008" in third
+        assert "⚠■■■■■■■■" in third
+        assert "0011  ········" in third
+        assert any("✗✗✗✗✗✗✗✗" in line for line in floor)
+        assert any("‖‖‖‖‖‖‖‖" in line for line in floor)
+
+
+async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("tab", "down", "down", "right", "right")
+        await until(pilot, lambda: "gke-train-a4-pool-0010" in screen_text(app))
+        shown = screen_text(app)
+        assert "nccl-0412 rank 1" in shown
+        assert "maintenance in 6 h" in shown
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, FleetScreen))
+        assert app.screen.query_one(FloorMap).has_focus
+
+
+async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await until(pilot, lambda: "NodeStatusUnknown" in screen_text(app))
+        await pilot.press("slash", *"0013", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        await until(pilot, lambda: "Node status is now: NodeNotReady" in screen_text(app))
+        assert "No pods on this node." in screen_text(app)
+        assert "train-res" in screen_text(app)
+
+
+async def test_cordon_asks_by_name_and_uncordon_takes_its_place() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await pilot.press("K")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: "8 of 8 GPUs in use" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("cordon") == [("gke-train-a4-pool-0000", True)])
+        screen = app.screen
+        assert isinstance(screen, PoolScreen)
+        screen.table.move_to(("gke-train-a4-pool-0014",))
+        await until(pilot, lambda: "Uncordon" in screen_text(app))
+        await pilot.press("U")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("cordon")[1:] == [("gke-train-a4-pool-0014", False)])
+
+
+async def test_a_cluster_of_a_thousand_hosts_shows_only_pips() -> None:
+    nodes = [a4(number) for number in range(1016)]
+    async with console(FakeSession(fleet_of(*nodes))) as (app, pilot, _):
+        await pilot.pause()
+        floor = app.screen.query_one(FloorMap)
+        assert "········" in text_of(floor)
+        assert "0000" not in text_of(floor)
+        await pilot.press("tab", *["down"] * 40)
+        assert floor.host is not None
+        assert floor.scroll_offset.y > 0
+
+
+@pytest.mark.parametrize(
+    "node", [Node("bare"), Node("", gpus=3, gpu_capacity=8), Node("[b]🚀", gpus=8, block="[x]", pool="[/]")]
+)
+async def test_nodes_with_hardly_a_field(node: Node) -> None:
+    async with console(FakeSession(fleet_of(node))) as (app, pilot, _):
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+
+
+async def test_no_nodes_at_all() -> None:
+    async with console(FakeSession(Fleet())) as (app, pilot, session):
+        await until(pilot, lambda: "No nodes." in screen_text(app))
+        session.show(scene())
+        await until(pilot, lambda: "llama-70b" in screen_text(app))
+
+
+def test_short_names_tell_neighbours_apart() -> None:
+    assert short_name("gke-train-a4-pool-3f2a9b1c-x7kd") == "x7kd"
+    assert short_name("a4") == "a4"

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from console.errors import NotFound
+from console.models.log import LogLine
+from console.models.pod import Pod
+from screens.log import LogScreen
+from screens.manifest import ManifestScreen
+from screens.modals.confirm import Confirm
+from screens.pod import PodScreen
+from screens.pods import PodsScreen
+from screens.widgets.filter_line import FilterInput
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import scene
+
+
+async def test_filter_as_you_type_then_back_to_all() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await pilot.press("slash", *"nccl")
+        await until(pilot, lambda: len(screen.table.shown) == 2)
+        assert "2 of 15" in screen_text(app)
+        await pilot.press("enter", "down")
+        assert screen.table.cursor is not None
+        assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
+        await pilot.press("escape")
+        assert len(screen.table.shown) == 15
+        assert not screen.query(FilterInput)
+        assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
+
+
+async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: "llama-70b-workload-0-0-x7k0" in screen_text(app))
+        assert "may restart all its ranks" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        assert session.called("delete_pod") == []
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("delete_pod") == [("default", "llama-70b-workload-0-0-x7k0")])
+
+
+async def test_marked_pods_go_together() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4", "space", "space", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: len(session.called("delete_pod")) == 2)
+
+
+async def test_what_is_deleted_is_what_was_under_the_cursor_when_the_key_was_pressed() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        pods = dict(session.fleet.pods)
+        session.show(pods={("a", "a-new-one"): Pod("a", "a-new-one", created=time.time()), **pods})
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("delete_pod") == [("default", "llama-70b-workload-0-0-x7k0")])
+
+
+async def test_a_pod_has_a_page_with_containers_and_events() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        assert isinstance(app.screen, PodsScreen)
+        app.screen.table.move_to(("default", "dpo-[b]-workload-0-1-x7k1"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await until(pilot, lambda: "BackOff" in screen_text(app))
+        shown = screen_text(app)
+        assert "CrashLoopBackOff" in shown
+        assert "before: 137 OOMKilled" in shown
+        assert "Back-off restarting failed container" in shown
+        await pilot.press("escape")
+        assert isinstance(app.screen, PodsScreen)
+        assert app.screen.table.cursor == ("default", "dpo-[b]-workload-0-1-x7k1")
+
+
+async def test_a_pod_that_goes_while_its_page_is_open() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        session.show(pods={})
+        await until(pilot, lambda: "gone" in screen_text(app))
+        await pilot.press("l", "s", "y", "x")
+        assert isinstance(app.screen, PodScreen)
+
+
+async def test_its_log_is_followed() -> None:
+    session = FakeSession(scene())
+    session.logs["default", "llama-70b-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("4", "l")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        await until(pilot, lambda: "iteration 199" in screen_text(app))
+        await until(pilot, lambda: "has ended" in screen_text(app))
+
+
+async def test_a_log_that_is_not_there_says_why() -> None:
+    session = FakeSession(scene())
+    session.answers["follow_log"] = NotFound("The pod is gone.", "Its log went with it.")
+    async with console(session) as (app, pilot, _):
+        await pilot.press("4", "l")
+        await until(pilot, lambda: "The pod is gone. Its log went with it." in screen_text(app))
+
+
+async def test_its_yaml() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4", "y")
+        await until(pilot, lambda: isinstance(app.screen, ManifestScreen))
+        await until(pilot, lambda: "kind: Pod" in screen_text(app))
+        assert session.called("manifest") == [("Pod", "default", "llama-70b-workload-0-0-x7k0")]
+
+
+@pytest.mark.parametrize("empty", [True, False])
+async def test_figures_over_the_list(empty: bool) -> None:
+    async with console(FakeSession(scene())) as (app, pilot, session):
+        await pilot.press("4")
+        if empty:
+            session.show(pods={})
+            await until(pilot, lambda: "No pods." in screen_text(app))
+        else:
+            assert "15 pods" in screen_text(app)
+            assert "1 CrashLoopBackOff" in screen_text(app)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from screens.wording import (
+    age,
+    bar,
+    count,
+    duration,
+    freshness,
+    job_inks,
+    moment,
+    number,
+    one_line,
+    percent,
+    pod_glyph,
+    sentence,
+    size,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0s"), (-5, "0s"), (59.9, "59s"), (125, "2m05s"), (3599, "59m"), (11520, "3h12m"), (86400 * 4 + 7300, "4d2h"),
+     (86400 * 97, "97d")],
+)  # fmt: skip
+def test_ages_are_narrow(seconds: float, said: str) -> None:
+    assert age(seconds) == said
+    assert len(said) <= 6
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(41, "41 s"), (120, "2 min"), (3600, "1 h"), (11520, "3 h 12 min"), (86400 * 4, "4 d")]
+)
+def test_durations_read_as_words(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_moments_are_relative_up_to_a_day_and_absolute_after() -> None:
+    now = 1_700_000_000.0
+    assert moment(0.0, now) == ""
+    assert moment(now - 120, now) == "2 min ago"
+    assert moment(now + 6 * 3600, now) == "in 6 h"
+    assert moment(now - 86400 * 3, now).startswith("2023-11-1")
+
+
+def test_numbers() -> None:
+    assert freshness(0.44) == "0.4 s"
+    assert freshness(14.2) == "14 s"
+    assert size(512) == "512 B"
+    assert size(512 * 1024**2) == "512 MiB"
+    assert size(1.5 * 1024**3) == "1.5 GiB"
+    assert number(10006) == "10,006"
+    assert count(1, "node") == "1 node"
+    assert count(1016, "node") == "1,016 nodes"
+    assert percent(41, 100) == "41 %"
+    assert percent(1, 0) == ""
+
+
+@pytest.mark.parametrize(("part", "whole", "filled"), [(0, 8, 0), (1, 1000, 1), (999, 1000, 9), (8, 8, 10), (9, 8, 10)])
+def test_bars_show_the_little_and_the_nearly_full(part: int, whole: int, filled: int) -> None:
+    runs = bar(part, whole, 10)
+    assert runs[0].text == "█" * filled
+    assert sum(len(run.text) for run in runs) == 10
+
+
+def test_nothing_moves_the_cursor() -> None:
+    assert one_line("a\nb\tc\x1b[31md") == "a⏎b c·[31md"
+    assert one_line("rocket 🚀 [red]") == "rocket 🚀 [red]"
+    assert sentence("two\n  lines ") == "two lines"
+
+
+def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
+    inks = job_inks(str(number) for number in range(12))
+    assert len(set(inks.values())) == 12
+    assert job_inks(str(number) for number in range(13))["5"] == inks["5"]
+
+
+def test_marks_of_pods() -> None:
+    assert pod_glyph("Running", ready=True).text == "●"
+    assert pod_glyph("Running", ready=False).text == "◐"
+    assert pod_glyph("CrashLoopBackOff", ready=False).text == "✗"
+    assert pod_glyph("Completed", ready=False).text == "✓"

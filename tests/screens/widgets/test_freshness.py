@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from console.models.link import Link, LinkState
+from screens.widgets.freshness import freshness_runs
+
+NOW = 1000.0
+
+
+def said(*links: Link, trouble: str = "") -> str:
+    return "".join(run.text for run in freshness_runs(links, NOW, trouble=trouble))
+
+
+def test_live() -> None:
+    assert said(Link("pods", LinkState.LIVE, heard=NOW - 4)) == "● live, heard 4.0 s ago"
+
+
+def test_before_anything_is_known() -> None:
+    assert said() == "◐ connecting …"
+    assert said(Link("pods")) == "◐ listing pods …"
+
+
+def test_kinds_that_differ_are_named() -> None:
+    links = (
+        Link("nodes", LinkState.LIVE, heard=NOW),
+        Link("pods", LinkState.STALE, heard=NOW - 14, why="connection refused"),
+    )
+    assert said(*links) == "◐ pods reconnecting, 14 s old: connection refused"
+
+
+def test_all_lost_need_no_names() -> None:
+    links = [Link(kind, LinkState.STALE, heard=NOW - 14, why="refused") for kind in ("nodes", "pods")]
+    assert said(*links) == "◐ reconnecting, 14 s old: refused"
+
+
+def test_what_may_not_be_listed() -> None:
+    links = (Link("nodes", LinkState.LIVE, heard=NOW), Link("pods", LinkState.FORBIDDEN, why="not allowed"))
+    assert said(*links) == "✗ not allowed: pods"
+
+
+def test_kinds_the_cluster_does_not_have_are_no_trouble() -> None:
+    links = (Link("nodes", LinkState.LIVE, heard=NOW), Link("jobsets", LinkState.ABSENT))
+    assert said(*links).startswith("● live")
+
+
+def test_no_session() -> None:
+    assert said(trouble="no kubeconfig") == "✗ not connected: no kubeconfig"

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from textual.app import App
+
+from console.models.link import Link, LinkState
+from screens.widgets.column import Column, share
+from screens.widgets.notice import Notice
+from screens.widgets.table import ResourceTable
+from screens.wording import Run
+from tests.screens.press import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.app import ComposeResult
+    from textual.pilot import Pilot
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    name: str
+    size: int = 0
+
+
+class ThingTable(ResourceTable[Thing]):
+    NOUN = "thing"
+    EMPTY = Notice("No things.", "Make one.")
+    COLUMNS: ClassVar = (
+        Column("NAME", lambda thing: thing.name, sort=lambda thing: thing.name),
+        Column(
+            "SIZE", lambda thing: Run(str(thing.size), "dim"), width=6, right=True, sort=lambda t: t.size, down=True
+        ),
+    )
+
+
+class Holder(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+
+    def compose(self) -> ComposeResult:
+        yield ThingTable()
+
+    def on_resource_table_opened(self, event: ResourceTable.Opened) -> None:
+        self.told.append(event.key)
+
+    @property
+    def table(self) -> ThingTable:
+        return self.query_one(ThingTable)
+
+
+def things(*names: str) -> dict[tuple[str, str], Thing]:
+    return {("ns", name): Thing(name, number) for number, name in enumerate(names)}
+
+
+LIVE = Link("things", LinkState.LIVE)
+
+
+@asynccontextmanager
+async def table(size: tuple[int, int] = (40, 12)) -> AsyncIterator[tuple[ThingTable, Pilot[None], Holder]]:
+    app = Holder()
+    async with app.run_test(size=size) as pilot:
+        app.table.focus()
+        yield app.table, pilot, app
+
+
+async def test_the_cursor_stays_on_its_row_when_rows_above_come_and_go() -> None:
+    async with table() as (it, pilot, _):
+        it.show_rows(things("b", "c", "d"), LIVE)
+        await pilot.press("down")
+        assert it.cursor == ("ns", "c")
+        it.show_rows(things("a", "b", "c", "d"), LIVE)
+        assert it.cursor == ("ns", "c")
+        it.show_rows(things("c", "d"), LIVE)
+        assert it.cursor == ("ns", "c")
+        await pilot.pause()
+        assert "▸ c" in text_of(it)
+
+
+async def test_when_its_row_goes_the_cursor_stays_near() -> None:
+    async with table() as (it, pilot, _):
+        it.show_rows(things("a", "b", "c"), LIVE)
+        await pilot.press("down")
+        it.show_rows(things("a", "c"), LIVE)
+        assert it.cursor == ("ns", "c")
+        it.show_rows({}, LIVE)
+        assert it.cursor is None
+        assert it.chosen == []
+
+
+async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
+    async with table() as (it, pilot, _):
+        names = [f"n{number:02d}" for number in range(50)]
+        it.show_rows(things(*names), LIVE)
+        await pilot.press(*["pagedown"] * 2)
+        line = next(y for y in range(12) if "▸" in it.render_line(y).text)
+        it.show_rows(things("m1", "m2", *names), LIVE)
+        await pilot.pause()
+        assert "▸" in it.render_line(line).text
+
+
+async def test_marked_rows_take_an_action_together() -> None:
+    async with table() as (it, pilot, _):
+        it.show_rows(things("a", "b", "c"), LIVE)
+        await pilot.press("space", "down", "space")
+        assert it.chosen == [("ns", "a"), ("ns", "c")]
+        it.show_rows(things("a", "b"), LIVE)
+        assert it.chosen == [("ns", "a")]
+
+
+async def test_sorting_by_key_and_by_click() -> None:
+    async with table() as (it, pilot, _):
+        it.show_rows(things("b", "a", "c"), LIVE)
+        await pilot.press("o")
+        assert [key[1] for key in it.shown] == ["a", "b", "c"]
+        assert "NAME▲" in text_of(it)
+        await pilot.press("o")
+        assert [key[1] for key in it.shown] == ["c", "a", "b"]
+        await pilot.press("O")
+        assert [key[1] for key in it.shown] == ["b", "a", "c"]
+        await pilot.click(ThingTable, offset=(3, 0))
+        assert it.sorted_by == "NAME"
+
+
+async def test_a_row_that_changes_its_value_moves() -> None:
+    async with table() as (it, _, _app):
+        rows = things("a", "b", "c")
+        it.sort_by("SIZE")
+        it.show_rows(rows, LIVE)
+        it.show_rows({**rows, ("ns", "a"): Thing("a", 9)}, LIVE)
+        assert [key[1] for key in it.shown] == ["a", "c", "b"]
+
+
+async def test_filter_keeps_words_and_drops_words() -> None:
+    async with table() as (it, _, _app):
+        it.show_rows(things("nccl-1", "nccl-2", "llama"), LIVE)
+        it.filter_by("nccl !2")
+        assert [key[1] for key in it.shown] == ["nccl-1"]
+        it.filter_by("nothing")
+        assert "No thing matches “nothing”." in text_of(it)
+        it.filter_by("")
+        assert len(it.shown) == 3
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        (None, "Connecting"),
+        (Link("things", LinkState.LISTING), "Listing things"),
+        (LIVE, "No things."),
+        (Link("things", LinkState.FORBIDDEN, why="not allowed", hint="ask for list"), "things: not allowed"),
+        (Link("things", LinkState.ABSENT, why="not installed"), "things: not installed"),
+        (Link("things", LinkState.STALE, why="connection refused"), "things: connection refused"),
+    ],
+)
+async def test_why_there_are_no_rows(link: Link | None, said: str) -> None:
+    async with table(size=(60, 8)) as (it, _, _app):
+        it.show_rows({}, link)
+        assert said in text_of(it)
+
+
+async def test_stale_rows_stay_and_are_dimmed() -> None:
+    async with table() as (it, _, _app):
+        it.show_rows(things("a"), LIVE)
+        before = it.render_line(1)
+        it.show_rows(things("a"), Link("things", LinkState.STALE, why="refused"))
+        after = it.render_line(1)
+        assert before.text == after.text
+        assert [segment.style for segment in before] != [segment.style for segment in after]
+
+
+async def test_names_with_markup_emoji_and_controls_keep_their_line() -> None:
+    async with table() as (it, _, _app):
+        it.show_rows(things("[red]x[/]", "🚀🚀", "漢字漢字", "new\nline\x1b[2J", "[/nonsense", "e\u0301"), LIVE)
+        for y in range(7):
+            assert it.render_line(y).cell_length == 40
+        shown = text_of(it)
+        assert "[red]x[/]" in shown
+        assert "🚀🚀" in shown
+        assert "\x1b" not in shown
+
+
+async def test_ten_thousand_rows_cost_what_is_in_view() -> None:
+    async with table(size=(100, 50)) as (it, _, _app):
+        rows = {("ns", f"thing-{number:05d}"): Thing(f"thing-{number:05d}", number) for number in range(10_000)}
+        start = time.perf_counter()
+        it.show_rows(rows, LIVE)
+        filled = time.perf_counter() - start
+        start = time.perf_counter()
+        it.action_page(1)
+        for y in range(50):
+            it.render_line(y)
+        drawn = time.perf_counter() - start
+        assert filled < 0.5  # 0.05 s on an idle machine
+        assert drawn < 0.2  # 0.003 s
+
+
+async def test_nothing_is_painted_when_nothing_in_view_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with table() as (it, pilot, _):
+        names = [f"n{number:02d}" for number in range(50)]
+        rows = things(*names)
+        it.show_rows(rows, LIVE)
+        await pilot.pause()
+        painted: list[Any] = []
+        monkeypatch.setattr(it, "refresh", lambda *regions, **_: painted.extend(regions))
+        it.show_rows({**rows, ("ns", "n40"): replace(rows["ns", "n40"], size=99)}, LIVE)
+        assert painted == []
+        it.show_rows({**rows, ("ns", "n03"): replace(rows["ns", "n03"], size=99)}, LIVE)
+        assert [region.y for region in painted] == [4]
+
+
+async def test_enter_and_double_click_open() -> None:
+    async with table() as (it, pilot, app):
+        it.show_rows(things("a", "b"), LIVE)
+        await pilot.press("enter")
+        await pilot.click(ThingTable, offset=(4, 2), times=2)
+        await pilot.pause()
+        assert app.told == [("ns", "a"), ("ns", "b")]
+
+
+async def test_a_screen_of_twenty_by_five() -> None:
+    async with table(size=(20, 5)) as (it, pilot, _):
+        it.show_rows(things(*(f"a-rather-long-name-{number}" for number in range(30))), LIVE)
+        await pilot.press("end", "pageup", "down")
+        await pilot.resize_terminal(3, 2)
+        await pilot.resize_terminal(20, 5)
+        await pilot.pause()
+        assert all(it.render_line(y).cell_length == it.size.width for y in range(5))
+
+
+def test_columns_share_the_line_by_their_worth() -> None:
+    columns: list[Column[Thing]] = [
+        Column("A", lambda thing: thing.name, least=4),
+        Column("B", lambda thing: thing.name, least=4, drop=1),
+        Column("C", lambda thing: thing.name, least=4, drop=9),
+        Column("D", lambda thing: thing.name, least=4, fill=True),
+    ]
+    wide = share(columns, [10, 10, 10, 20], 80)
+    assert [(column.title, width) for column, width in wide] == [("A", 10), ("B", 10), ("C", 10), ("D", 44)]
+    extra_gone = share(columns, [10, 10, 10, 20], 32)  # C goes before A or B is cut
+    assert [(column.title, width) for column, width in extra_gone] == [("A", 10), ("B", 10), ("D", 8)]
+    short = share(columns, [10, 10, 10, 20], 11)
+    assert [column.title for column, _ in short] == ["A", "D"]
