@@ -1,4 +1,7 @@
-"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
+"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off.
+
+Longer than other screens: judging, rendering and launching are one conversation about one plan.
+"""
 
 from __future__ import annotations
 
@@ -209,6 +212,8 @@ class LaunchScreen(LiveScreen):
     def action_preview(self) -> None:
         """Shows or hides the manifests."""
         self.toggle_class("-preview")
+        if self.has_class("-narrow"):
+            (self.preview if self.has_class("-preview") else self.recipes).focus()
         self._draw_preview()
 
     @work(group="render", exclusive=True)
@@ -292,7 +297,7 @@ class LaunchScreen(LiveScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """On a narrow screen the recipes make room for the form."""
-        self.set_class(self.form in event.widget.ancestors, "-typing")
+        self.set_class(self.form in event.widget.ancestors or event.widget is self.preview, "-typing")
 
     def action_back(self) -> None:
         """From the form back to the recipes."""

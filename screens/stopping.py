@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-STAYS = "Stays: what the job wrote to buckets and volumes, its volume claims, and finished jobs of other names."
+STAYS = "Stays: what it wrote to buckets and volumes, and volume claims."
 
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:

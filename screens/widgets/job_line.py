@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.models.why_job import why_jobset
-
 from console.models.job import JobState
 from console.models.ranks import Rank, first_failure, ranks
+from console.models.why_job import why_jobset
 from screens import wording
 from screens.wording import Run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from console.models.ranks import Rank
 from screens import wording
@@ -12,9 +12,9 @@ from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from screens.wording import Cell
+    from collections.abc import Callable, Sequence
 
-NODE_WIDTH = 24
+    from screens.wording import Cell
 
 
 def rank_glyph(rank: Rank) -> Run:
@@ -32,11 +32,15 @@ def _status(rank: Rank) -> Cell:
     return [glyph, Run(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
 
 
-def _node(rank: Rank) -> Cell:
+def _node(width: int) -> Callable[[Rank], Cell]:
     """The end of a long name tells nodes of a pool apart, its beginning does not."""
-    if not rank.node:
-        return Run("─", "faint")
-    return rank.node if len(rank.node) <= NODE_WIDTH else "…" + rank.node[1 - NODE_WIDTH :]
+
+    def cell(rank: Rank) -> Cell:
+        if not rank.node:
+            return Run("─", "faint")
+        return rank.node if len(rank.node) <= width else "…" + rank.node[1 - width :]
+
+    return cell
 
 
 def _ended(rank: Rank) -> Cell:
@@ -45,19 +49,28 @@ def _ended(rank: Rank) -> Cell:
     return Run(str(rank.exit_code), "bad" if rank.exit_code else "dim")
 
 
-class RankTable(ResourceTable[Rank]):
-    """All ranks the job asks for; Enter opens a rank's log."""
-
-    NOUN = "rank"
-    EMPTY = Notice("This job asks for no pods.")
-    COLUMNS: ClassVar = (
+def rank_columns(width: int) -> Sequence[Column[Rank]]:
+    """Columns of the ranks on a line of that width."""
+    return (
         Column("RANK", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
         Column("POD", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
-        Column("NODE", _node, least=8, sort=lambda rank: rank.node),
+        Column("NODE", _node(max(16, width // 4)), least=8, sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
         Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
                right=True, drop=2),
         Column("EXIT", _ended, width=4, right=True),
         since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
     )  # fmt: skip
+
+
+class RankTable(ResourceTable[Rank]):
+    """All ranks the job asks for; Enter opens a rank's log."""
+
+    NOUN = "rank"
+    EMPTY = Notice("This job asks for no pods.")
+
+    def on_resize(self) -> None:
+        """Long names of nodes are cut where the line is short."""
+        self.set_columns(rank_columns(self.size.width))
+        super().on_resize()
