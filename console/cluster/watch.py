@@ -131,6 +131,13 @@ class _Truncated(Unreachable):
 USUAL = Backoff()
 
 
+def _told(error: ConsoleError, failures: int, *, listed: bool) -> bool:
+    """Whether this failure is anybody's business: one broken watch is mended before anybody would notice."""
+    if isinstance(error, Gone | _EndedAtOnce):
+        return False
+    return failures > 1 or not listed or isinstance(error, Refused)
+
+
 async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUAL) -> AsyncGenerator[Change, None]:
     """Everything that happens to one kind, for ever: ordinary failures are `Lost`, and only closing ends it."""
     version, listed, failures = "", False, 0
@@ -153,13 +160,12 @@ async def follow(source: Source, reader: Reader[Any, M], backoff: Backoff = USUA
                 raise _EndedAtOnce("Could not follow the changes: the server ended the watch at once.")
         except ConsoleError as error:
             failures += 1
-            if isinstance(error, Gone):
-                version = ""
-            elif not isinstance(error, _EndedAtOnce) and (failures > 1 or not version or isinstance(error, Refused)):
+            told = _told(error, failures, listed=bool(version))
+            version = "" if isinstance(error, Gone) else version
+            if told:
                 yield Lost(error)
-            elif failures == 1:
-                continue
-            await asyncio.sleep(backoff.wait(error, failures))
+            if told or failures > 1:
+                await asyncio.sleep(backoff.wait(error, failures))
 
 
 async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> AsyncGenerator[tuple[str, Change], None]:
