@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.models.explanation import Category, Held, Slots, Why
-from console.models.places import Area, Holder, PipState, host
+from console.models.places import Area, host
 from console.models.queue import GPU
 from console.models.shortage import fewest
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.kueue_words import Said
     from console.models.node import Node
-    from console.models.places import Host
+    from console.models.places import Holder, Host
     from console.models.workload import PodSet, Workload
 
 _LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
@@ -149,21 +150,35 @@ def _unblocking(wish: Wish, areas: tuple[Area, ...], fleet: Fleet) -> tuple[Held
 
 
 def _emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
-    jobs = {pip.holder: 0 for each in area.hosts for pip in each.pips if pip.holder}
-    held = {_held(holder, fleet): holder for holder in jobs}
+    """The fewest jobs whose end makes room in this place; only hosts that a job is on are counted anew."""
+    hosts = [_Taken(each) for each in area.hosts if each.node.takes_pods]
+    if sum((each.free + sum(each.by.values())) // wish.gpus for each in hosts) < wish.pods:
+        return ()
+    touched: dict[Holder, list[_Taken]] = {}
+    for each in hosts:
+        for holder in each.by:
+            touched.setdefault(holder, []).append(each)
+    held = {_held(holder, fleet): holder for holder in touched}
+    missing = wish.pods - sum(each.free // wish.gpus for each in hosts)
 
     def enough(chosen: Sequence[Held]) -> bool:
         gone = {held[each] for each in chosen}
-        return sum(_room(each, gone) // wish.gpus for each in area.hosts) >= wish.pods
+        emptied = {each for holder in gone for each in touched[holder]}
+        return sum(each.without(gone) // wish.gpus - each.free // wish.gpus for each in emptied) >= missing
 
-    return fewest(list(held), enough)
+    return fewest(list(held), enough, lambda each: sum(host_.by[held[each]] for host_ in touched[held[each]]))
 
 
-def _room(each: Host, gone: set[Holder]) -> int:
-    """GPUs of a host once those jobs are gone; those of a host that takes no pods stay out of use."""
-    if not each.node.takes_pods:
-        return 0
-    return sum(pip.state is PipState.FREE or pip.holder in gone for pip in each.pips)
+class _Taken:
+    """A host that takes pods: GPUs free, and GPUs by holder."""
+
+    def __init__(self, each: Host) -> None:
+        self.free = each.free
+        self.by = Counter(pip.holder for pip in each.pips if pip.holder)
+
+    def without(self, gone: set[Holder]) -> int:
+        """GPUs free once those are gone."""
+        return self.free + sum(count for holder, count in self.by.items() if holder in gone)
 
 
 def _held(holder: Holder, fleet: Fleet) -> Held:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,8 +225,19 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
     return Holder(pod.namespace, pod.name, pod.uid, kind="Pod")
 
 
+_hosts: WeakKeyDictionary[Fleet, dict[str, Host]] = WeakKeyDictionary()
+"""Worked out once for a picture: pools, floor and reasons all ask for the same machines."""
+
+
 def host(node: Node, fleet: Fleet) -> Host:
     """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
+    known = _hosts.setdefault(fleet, {})
+    if node.name not in known:
+        known[node.name] = _host(node, fleet)
+    return known[node.name]
+
+
+def _host(node: Node, fleet: Fleet) -> Host:
     pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name))
     pips: list[Pip] = []
     for pod in pods:

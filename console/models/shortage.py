@@ -61,17 +61,24 @@ def holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[Held, ...]:
     return tuple(sorted((each for each in found if each.gpus), key=lambda each: (-each.gpus, each.name)))
 
 
-def fewest(candidates: Sequence[Held], enough: Callable[[Sequence[Held]], bool]) -> tuple[Held, ...]:
-    """The fewest of them that are enough together, and of those the ones that hold least; empty if all are not."""
-    by_size = sorted(candidates, key=lambda each: each.gpus)
-    if not enough(by_size):
+def fewest(
+    candidates: Sequence[Held], enough: Callable[[Sequence[Held]], bool], weight: Callable[[Held], int] | None = None
+) -> tuple[Held, ...]:
+    """The fewest of them that are enough together, and of those the ones that hold least; empty if all are not,
+    or if nobody has to end.
+
+    `weight` is what the end of one frees where it matters, by default all that it holds.
+    """
+    weigh = weight or (lambda each: each.gpus)
+    by_size = sorted(candidates, key=weigh)
+    if enough(()) or not enough(by_size):
         return ()
     for number in (1, 2, 3):
+        if not enough(by_size[-number:]):
+            continue
         tried = by_size if number == 1 else by_size[-_PAIRED:]
-        sets = sorted(combinations(tried, number), key=lambda chosen: sum(each.gpus for each in chosen))
-        found = next((chosen for chosen in sets if enough(chosen)), None)
-        if found:
-            return tuple(reversed(found))
+        sets = sorted(combinations(tried, number), key=lambda chosen: sum(map(weigh, chosen)))
+        return tuple(reversed(next(chosen for chosen in sets if enough(chosen))))
     chosen = list(reversed(by_size))
     for each in by_size:
         without = [other for other in chosen if other is not each]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from console.models.condition import condition, holds
 from console.models.explanation import Category, Held, Slots, Why
@@ -36,8 +37,19 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 """Causes that change with what others do."""
 
 
+_answers: WeakKeyDictionary[Fleet, dict[tuple[str, str], Why]] = WeakKeyDictionary()
+"""A table draws its lines more often than the picture changes."""
+
+
 def why(workload: Workload, fleet: Fleet) -> Why:
     """Why that workload does not run, or that it does."""
+    known = _answers.setdefault(fleet, {})
+    if workload.key not in known:
+        known[workload.key] = _why(workload, fleet)
+    return known[workload.key]
+
+
+def _why(workload: Workload, fleet: Fleet) -> Why:
     draft = _draft(workload, fleet)
     answer = _settled(workload, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
     return answer or _pending(workload, fleet, said_of(workload), draft)
