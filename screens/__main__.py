@@ -14,6 +14,8 @@ from screens.cli.output import complain
 if TYPE_CHECKING:
     from screens.cli.options import Options
 
+TOUR_SPEED = 8.0
+"""How much faster than life the practice cluster runs during the tour."""
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 
@@ -37,11 +39,11 @@ def run(options: Options) -> int:
     if options.command == "practice":
         from console.practice.__main__ import serve
 
-        return serve(speed=options.demo_speed, seed=options.seed)
+        return serve(speed=options.demo_speed or 1.0, seed=options.seed)
     if options.command == "tour":
         from screens.tour import tour
 
-        return tour(options.folder, speed=options.demo_speed, seed=options.seed)
+        return tour(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
     if options.command == "":
         return open_console(options)
     from screens.cli.commands import perform

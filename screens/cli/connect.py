@@ -24,7 +24,7 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
     if not options.demo:
         yield None
         return
-    practice = PracticeProcess.start(speed=options.demo_speed, seed=options.seed)
+    practice = PracticeProcess.start(speed=options.demo_speed or 1.0, seed=options.seed)
     try:
         yield practice
     finally:

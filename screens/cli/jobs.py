@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -152,7 +153,7 @@ async def execute(options: Options) -> int:
 
 async def typed() -> AsyncIterator[bytes]:
     """Standard input as it comes, without blocking the event loop."""
-    while data := await asyncio.to_thread(sys.stdin.buffer.read1, 65536):
+    while data := await asyncio.to_thread(os.read, sys.stdin.fileno(), 65536):
         yield data
 
 

@@ -35,7 +35,8 @@ class Options:
     all_namespaces: bool = False
     read_only: bool = False
     demo: bool = False
-    demo_speed: float = 1.0
+    demo_speed: float | None = None
+    """None: as fast as life, and the tour faster."""
     seed: int = 0
     json: bool = False
     recipe: str = ""

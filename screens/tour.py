@@ -1,0 +1,267 @@
+"""The tour: the console on the practice cluster, driven by the keys a person would press through its main job.
+
+It needs no terminal. Each step prints what was pressed and what was seen, and leaves a screenshot; it ends well only if
+the job ran and its table was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, ProgramFailed
+from console.models.job import JobState
+from console.models.ranks import ranks
+from console.practice.child import PracticeProcess
+from console.settings import Settings
+from screens import wording
+from screens.app import ConsoleApp
+from screens.cli.output import say
+from screens.cli.rows import job_rows, pool_rows, queue_rows, workload_rows
+from screens.job import JobScreen
+from screens.launch import LaunchScreen
+from screens.modals.confirm import Confirm
+from screens.modals.launch_look import LaunchLook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.pilot import Pilot
+
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.nccl import NcclTest
+    from screens.widgets.nccl_panel import NcclPanel
+
+SIZE = 140, 42
+PATIENCE = 60.0
+"""Seconds a step may take on a slow machine before the tour gives up."""
+LOOK = 0.05
+"""Seconds between two looks at the screen."""
+NAME = "tour-nccl"
+ASK_GPUS = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
+HALF_WAY = 7
+"""Rows of the table after which a screenshot is taken while the test runs."""
+
+
+def tour(folder: Path | None, *, speed: float, seed: int) -> int:
+    """Run the tour; gives the exit code. Screenshots go to `folder`, ./tour if none is named."""
+    pictures = folder or Path("tour")
+    pictures.mkdir(parents=True, exist_ok=True)
+    practice = PracticeProcess.start(speed=speed, seed=seed)
+    try:
+        asyncio.run(_tour(ConsoleApp(Settings(practice=True), practice), pictures))
+    finally:
+        practice.stop()
+    say(f"\nThe tour is complete. Screenshots: {pictures.resolve()}")
+    return 0
+
+
+async def _tour(app: ConsoleApp, pictures: Path) -> None:
+    async with app.run_test(size=SIZE) as pilot:
+        guide = Guide(app, pilot, pictures)
+        await guide.look_round()
+        await guide.launch()
+        await guide.watch()
+        await guide.reach_in()
+        await guide.stop()
+        await app.action_quit()
+
+
+@dataclass
+class Guide:
+    """Presses keys, waits until the screen answers, says what it shows."""
+
+    app: ConsoleApp
+    pilot: Pilot[int]
+    pictures: Path
+    shots: int = 0
+
+    @property
+    def fleet(self) -> Fleet:
+        """The picture on the screen."""
+        return self.app.fleet
+
+    async def look_round(self) -> None:
+        """Fleet, queues, jobs, pods."""
+        await self.until("the first picture", lambda: self.fleet.nodes and self.fleet.pods and self.fleet.workloads)
+        await self.settled()
+        self.step("1", "Fleet: node pools and the floor")
+        for pool in pool_rows(self.fleet, None):
+            nodes = f"{pool['ready']}/{pool['nodes']} nodes ready"
+            say(f"   {pool['name']}: {nodes}, {pool['free']} of {pool['gpus']} GPUs free")
+        self.shot("fleet")
+        await self.press("2", "Queues: who waits for what, and why")
+        for queue in queue_rows(self.fleet, None):
+            say(f"   {queue['name']}: {queue['used']} of {queue['nominal']} GPUs used, {queue['pending']} waiting")
+        for row in workload_rows(self.fleet, None):
+            if row["why"]:
+                say(f"   {row['job']} {row['why']}")
+        self.shot("queues")
+        await self.press("3", "Jobs: what runs, and is it healthy")
+        for job in job_rows(self.fleet, None):
+            say(f"   {job['name']}: {job['state']}" + (f", {job['why']}" if job["why"] else ""))
+        self.shot("jobs")
+        await self.press("4", "Pods: where everything is")
+        say(f"   {len(self.fleet.pods)} pods")
+        self.shot("pods")
+        await self.press("question_mark", "Help: every key that works here")
+        self.shot("help")
+        await self.press("escape", "and back")
+
+    async def launch(self) -> None:
+        """Fill the form, look at what will be created, launch."""
+        await self.press("5", "Launch: NCCL all-reduce on 16 GPUs")
+        page = self.app.screen
+        assert isinstance(page, LaunchScreen)
+        await self.until("the form", lambda: page.form.texts.get("name"))
+        await self.press("enter")
+        await self.type_over(NAME)
+        while page.form.here != "gpus":
+            await self.press("down")
+        await self.type_over("12")
+        problem = page.form.problem_of("gpus")
+        say(f"   12 GPUs: {problem}")
+        if not problem:
+            raise ConsoleError("The form takes 12 GPUs, which no launch can have.")
+        await self.type_over("16")
+        await self.until("the form to agree", lambda: not page.form.problem_of("gpus"))
+        for path in ("name", "gpus", "queue"):
+            say(f"   {path}: {page.form.texts[path]}")
+        self.shot("launch")
+        await self.press("ctrl+s", "What will be created")
+        await self.until("the look before the launch", lambda: isinstance(self.app.screen, LaunchLook))
+        await self.settled()
+        self.shot("preview")
+        await self.press("ctrl+s", "Launch it")
+        await self.until("the job's page", lambda: isinstance(self.app.screen, JobScreen))
+        await self.until("admission", lambda: self.job and self.job.state != JobState.PENDING)
+        say(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
+
+    async def watch(self) -> None:
+        """The table and the curve, row by row."""
+        page = self.app.screen
+        assert isinstance(page, JobScreen)
+        self.step("b", "The bandwidth of each size as it is measured")
+        shown, halved = 0, False
+        while not finished(page.nccl.test):
+            await self.until("the next row", partial(grown, page.nccl, shown))
+            shown = self.tell_rows(page.nccl.test, shown)
+            if shown >= HALF_WAY and not halved:
+                halved = True
+                await self.settled()
+                self.shot("nccl-running")
+        self.tell_rows(page.nccl.test, shown)
+        test = page.nccl.test
+        if test is None or not test.rows or test.avg_busbw is None:
+            raise ConsoleError("The table of the test was not read.")
+        say(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
+        await self.settled()
+        self.shot("nccl")
+        for key, what in (("r", "ranks"), ("l", "log"), ("e", "events")):
+            await self.press(key, f"The job's {what}")
+            self.shot(f"job-{what}")
+        await self.until("the job's end", lambda: self.job and self.job.finished)
+        if self.job is None or self.job.state is not JobState.SUCCEEDED:
+            raise ProgramFailed(f"{NAME} did not succeed.")
+
+    def tell_rows(self, test: NcclTest | None, shown: int) -> int:
+        """Say the rows not said before; how many have been said."""
+        rows = test.rows if test else ()
+        for row in rows[shown:]:
+            out, in_ = row.out_of_place, row.in_place
+            say(f"   {wording.size(row.size):>8}  {out.busbw if out else '-':>7}  {in_.busbw if in_ else '-':>7} GB/s")
+        return len(rows)
+
+    async def reach_in(self) -> None:
+        """A command in a pod; the shell itself needs a terminal."""
+        self.step("s", "A command in rank 0 of llama-70b (a shell would take over the terminal, and there is none)")
+        job = self.fleet.jobsets["default", "llama-70b"]
+        pod = ranks(job, self.fleet)[0].pod
+        if pod is None:
+            raise ConsoleError("Rank 0 of llama-70b has no pod.")
+        said: list[str] = []
+        code = await self.app.session.exec(
+            pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: said.append(data.decode())
+        )
+        for line in "".join(said).splitlines()[:4]:
+            say(f"   {line}")
+        say(f"   exit code {code}")
+
+    async def stop(self) -> None:
+        """Stop the job and see that nothing is left."""
+        await self.press("x", f"Stop {NAME}")
+        await self.until("the question", lambda: isinstance(self.app.screen, Confirm))
+        await self.settled()
+        self.shot("stop")
+        await self.press("y", "Yes")
+        await self.until("the end of everything of the release", self.nothing_left)
+        say("   nothing of the release is left")
+        await self.press("3")
+        self.shot("jobs-after")
+
+    def nothing_left(self) -> bool:
+        """Whether no JobSet and no pod of the job is there."""
+        return self.job is None and not any(pod.jobset == NAME for pod in self.fleet.pods.values())
+
+    @property
+    def job(self) -> JobSet | None:
+        """The job that was launched."""
+        return self.fleet.jobsets.get(("default", NAME))
+
+    async def type_over(self, text: str) -> None:
+        """Replace what stands in the field with the keys."""
+        await self.pilot.press("end", "ctrl+u", *text)
+        await self.settled()
+
+    # asking and waiting
+
+    def step(self, keys: str, what: str) -> None:
+        """Say what is done."""
+        say(f"\n[{keys}] {what}")
+
+    async def press(self, key: str, what: str = "") -> None:
+        """Press one key and let the screen answer."""
+        if what:
+            self.step(key, what)
+        await self.pilot.press(key)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let everything that is under way be drawn."""
+        await self.pilot.pause()
+        await asyncio.sleep(LOOK)
+        await self.pilot.pause()
+
+    async def until(self, what: str, seen: Callable[[], object]) -> None:
+        """Wait until it is so; ConsoleError names what did not come."""
+        async with asyncio.timeout(PATIENCE) as limit:
+            try:
+                while not seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
+                    await asyncio.sleep(LOOK)
+            except asyncio.CancelledError:
+                if limit.expired():
+                    self.shot("gave-up")
+                    raise ConsoleError(f"The tour waited {PATIENCE:.0f} s for {what} in vain.") from None
+                raise
+
+    def shot(self, name: str) -> None:
+        """Keep a screenshot."""
+        self.shots += 1
+        path = self.pictures / f"{self.shots:02d}-{name}.svg"
+        path.write_text(self.app.export_screenshot())
+        say(f"   → {path}")
+
+
+def finished(test: NcclTest | None) -> bool:
+    """Whether the test has printed its footer."""
+    return test is not None and test.finished
+
+
+def grown(panel: NcclPanel, shown: int) -> bool:
+    """Whether the panel has more rows than that, or all of them."""
+    test = panel.test
+    return finished(test) or (test is not None and len(test.rows) > shown)
