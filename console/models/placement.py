@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.models.explanation import Category, Held, Slots, Why
+from console.models.node import Provisioning
 from console.models.places import Area, host
 from console.models.queue import GPU
 from console.models.shortage import fewest
@@ -26,12 +27,21 @@ _LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
     "cloud.google.com/gce-topology-host": ("host", lambda node: node.host),
     "kubernetes.io/hostname": ("node", lambda node: node.name),
 }
+_PROVISIONING: dict[Provisioning, str] = {
+    Provisioning.SPOT: "spot",
+    Provisioning.FLEX_START: "flex-start",
+    Provisioning.QUEUED: "flex-start",
+}
+"""GKE's word for how a machine was obtained; reserved ones are standard too."""
 _FACTS: dict[str, Callable[[Node], str]] = {
     "cloud.google.com/gke-nodepool": lambda node: node.pool,
     "cloud.google.com/gke-accelerator": lambda node: node.accelerator,
     "cloud.google.com/reservation-name": lambda node: node.reservation,
     "node.kubernetes.io/instance-type": lambda node: node.machine_type,
     "topology.kubernetes.io/zone": lambda node: node.zone,
+    "cloud.google.com/gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
+    "cloud.google.com/gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
+    "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
 _NAMED = 4
 """Places named in the sentence; the rest is counted."""

@@ -149,7 +149,9 @@ def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
 def _shares(have: Account, free: int) -> str:
     """Where free quota would come from, if not all of it is the queue's own."""
     borrowable = min(free, have.can_borrow)
-    return f" ({borrowable} of them to borrow)" if borrowable else ""
+    if not borrowable:
+        return ""
+    return " (to borrow)" if borrowable == free else f" ({borrowable} of them to borrow)"
 
 
 def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:

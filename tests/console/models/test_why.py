@@ -129,7 +129,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
 def test_free_quota_of_others_is_said_to_be_borrowed() -> None:
     mine = workload("mine", 8)
     fleet = fleet_of(DOOR, queue(32, 32, cohort="lab"), queue(64, 16, "research", cohort="lab"), mine)
-    assert "48 of 96 are free (48 of them to borrow), 16 more needed" in why(mine, fleet).sentence
+    assert "48 of 96 are free (to borrow), 16 more needed" in why(mine, fleet).sentence
 
 
 def test_jobs_of_a_queue_that_does_not_lend_do_not_unblock() -> None:
@@ -235,9 +235,18 @@ def test_an_unknown_level_has_kueues_number() -> None:
     assert found.domains == ()
 
 
-def test_nodes_of_other_flavors_do_not_count() -> None:
+def test_a_part_of_what_is_free_may_be_borrowed() -> None:
+    mine = workload("mine", 8)
+    fleet = fleet_of(DOOR, queue(32, 24, cohort="lab"), queue(64, 24, "research", cohort="lab"), mine)
+    assert "48 of 96 are free (40 of them to borrow), 16 more needed" in why(mine, fleet).sentence
+
+
+@pytest.mark.parametrize(
+    ("label", "value"), [("gke-nodepool", "b4"), ("gke-provisioning", "spot"), ("gke-spot", "true")]
+)
+def test_nodes_of_other_flavors_do_not_count(label: str, value: str) -> None:
     mine = workload("wide", 8, group=TOGETHER)
-    other = replace(FLAVOR, node_labels=(("cloud.google.com/gke-nodepool", "b4"),))
+    other = replace(FLAVOR, node_labels=((f"cloud.google.com/{label}", value),))
     assert why(mine, fleet_of(DOOR, other, queue(128), mine, *floor())).category is Category.NOT_EVALUATED
 
 
