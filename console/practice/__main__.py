@@ -80,8 +80,7 @@ def _announce(cluster: PracticeCluster, *, parent_pipe: bool) -> None:
         lines = [json.dumps({"kubeconfig": str(cluster.kubeconfig), "url": cluster.url})]
     else:
         lines = [f"KUBECONFIG={cluster.kubeconfig}", f"practice cluster at {cluster.url}; Ctrl-C ends it"]
-    for line in lines:
-        sys.stdout.write(line + "\n")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
 

@@ -135,7 +135,7 @@ class Scheduler(Controller):
             self.storage.modify(
                 PODS, *key_of(pod), lambda obj: self._note(obj, "False", "Unschedulable", message), subresource="status"
             )
-        self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
+            self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
 
     def _bind(self, pod: Object, node: Object) -> None:
         name = node["metadata"]["name"]

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 _DATA = Path(__file__).parent.parent / "data"
+NCCL_FILE = "nccl_all_reduce_h200x4.txt"
 NCCL_SOURCE = "4 x NVIDIA H200 of one machine"
 
 
@@ -19,7 +20,7 @@ def lines(name: str) -> tuple[str, ...]:
 def all_reduce_rows() -> dict[int, str]:
     """Return the recorded rows of all_reduce_perf by size in bytes; the coarse recording fills what the fine lacks."""
     rows: dict[int, str] = {}
-    for name in ("nccl_all_reduce_h200x4_8B.txt", "nccl_all_reduce_h200x4.txt"):
+    for name in ("nccl_all_reduce_h200x4_8B.txt", NCCL_FILE):
         for line in lines(name):
             first = line.split(maxsplit=1)[:1]
             if first and first[0].isdigit():
@@ -30,4 +31,4 @@ def all_reduce_rows() -> dict[int, str]:
 @cache
 def all_reduce_header() -> tuple[str, ...]:
     """Return the lines before the table."""
-    return tuple(line for line in lines("nccl_all_reduce_h200x4.txt")[:14] if line.startswith("#"))
+    return tuple(line for line in lines(NCCL_FILE)[:14] if line.startswith("#"))

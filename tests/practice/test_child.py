@@ -1,0 +1,69 @@
+"""The practice cluster as a process: ready, reachable, gone without a trace, even when its parent is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pytest
+
+from console.errors import ConsoleError
+from console.practice.child import PracticeProcess, start_practice
+
+LIMIT = 30.0
+
+
+def eventually_gone(path: Path) -> bool:
+    """Whether a folder goes within the limit."""
+    deadline, clock = monotonic() + LIMIT, Event()
+    while path.exists() and monotonic() < deadline:
+        clock.wait(0.02)
+    return not path.exists()
+
+
+async def test_it_starts_and_leaves_nothing() -> None:
+    practice = await start_practice(speed=10, seed=1)
+    kubeconfig = practice.kubeconfig()
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert kubeconfig.parent.stat().st_mode & 0o777 == 0o700
+    practice.stop()
+    assert practice.process.returncode == 0
+    assert not kubeconfig.parent.exists()
+
+
+def test_it_ends_with_its_parent() -> None:
+    code = (
+        "from console.practice.child import PracticeProcess\n"
+        "import time\n"
+        "practice = PracticeProcess.start()\n"
+        "print(practice.kubeconfig(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip()).parent
+        assert folder.exists()
+        parent.send_signal(signal.SIGKILL)
+    assert eventually_gone(folder)
+
+
+def test_a_process_that_cannot_start_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    practice = PracticeProcess.start()
+    with pytest.raises(ConsoleError, match="could not start: its process ended with exit code 1"):
+        practice.kubeconfig()
+    practice.stop()
+
+
+def test_in_the_foreground_it_prints_its_kubeconfig(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--folder", str(tmp_path / "k")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"KUBECONFIG={tmp_path / 'k' / 'kubeconfig'}\n"
+        assert (tmp_path / "k" / "reader.kubeconfig").exists()
+        process.terminate()
+    assert process.returncode == 0

@@ -1,0 +1,286 @@
+"""Kueue: who is admitted, who waits and why, who has to go for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.practice.controllers.objects import condition
+from console.practice.refusal import ApiError
+from console.practice.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, RESOURCEFLAVORS, WORKLOADS
+from tests.practice.world import GPU, QUEUE, World, jobset, phases, why
+
+_FAILED = "couldn't assign flavors to pod set w"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def queue(world: World, name: str) -> dict[str, object]:
+    found: dict[str, object] = world.storage.get(CLUSTERQUEUES, "", name)["status"]
+    return found
+
+
+def test_an_admitted_job_runs_and_its_quota_is_counted(world: World) -> None:
+    world.jobset("one", 4)
+    assert phases(world.pods("one")) == ["Running"] * 4
+    workload = world.workload("one")
+    assert why(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+    assert why(workload, "QuotaReserved") == ("True", "QuotaReserved", "Quota reserved in ClusterQueue a4")
+    status = queue(world, "a4")
+    row = {"name": GPU, "total": "32", "borrowed": "0"}
+    assert status["flavorsUsage"] == [{"name": "a4", "resources": [row]}]
+    assert (status["admittedWorkloads"], status["pendingWorkloads"]) == (1, 0)
+
+
+def test_the_name_of_a_workload_is_kueues(world: World) -> None:
+    made = world.jobset("one")
+    workload = world.workload("one")
+    assert workload["metadata"]["name"].startswith("jobset-one-")
+    assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == made["metadata"]["uid"]
+    assert workload["spec"]["podSets"][0]["topologyRequest"] == {
+        "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+        "required": "cloud.google.com/gce-topology-block",
+        "subGroupCount": 1,
+        "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+    }
+
+
+def test_what_is_missing_is_said_with_the_number(world: World) -> None:
+    world.jobset("big", 8)
+    world.jobset("more", 8)
+    text = f"{_FAILED}: insufficient unused quota for nvidia.com/gpu in flavor a4, 24 more needed"
+    assert world.waits_for("more") == text
+    assert world.events(world.workload("more")["metadata"]["name"], "Pending") == [text]
+    assert world.workload("more")["status"]["resourceRequests"] == [{"name": "w", "resources": {GPU: "64"}}]
+    assert world.pods("more") == []
+
+
+def test_more_than_can_ever_be_had_is_said_so(world: World) -> None:
+    world.jobset("huge", 14)
+    text = (
+        f"{_FAILED}: insufficient quota for nvidia.com/gpu in flavor a4, previously considered "
+        "podsets requests (0) + current podset request (112) > maximum capacity (104)"
+    )
+    assert world.waits_for("huge") == text
+
+
+def test_a_resource_without_quota_is_named(world: World) -> None:
+    made = jobset("cpu")
+    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"]["limits"]["cpu"] = "4"
+    world.add(JOBSETS, made)
+    world.play()
+    assert world.waits_for("cpu") == "couldn't assign flavors to pod set w: resource cpu unavailable in ClusterQueue"
+
+
+def test_freed_quota_goes_to_who_waits(world: World) -> None:
+    world.jobset("big", 8)
+    world.jobset("more", 8)
+    world.storage.delete(JOBSETS, "default", "big")
+    world.play(60)
+    assert phases(world.pods("more")) == ["Running"] * 8
+
+
+def test_a_small_job_overtakes_in_best_effort(world: World) -> None:
+    world.jobset("big", 8)
+    world.jobset("more", 8)
+    world.jobset("small", 1)
+    assert phases(world.pods("small")) == ["Running"]
+
+
+def test_nobody_overtakes_in_strict_fifo(world: World) -> None:
+    world.storage.modify(CLUSTERQUEUES, "", "a4", lambda draft: draft["spec"].update(queueingStrategy="StrictFIFO"))
+    world.jobset("big", 8)
+    world.jobset("more", 8)
+    world.jobset("small", 1)
+    assert world.pods("small") == []
+    assert condition(world.workload("small"), "QuotaReserved") is None
+    world.storage.delete(JOBSETS, "default", "more")
+    world.play(60)
+    assert phases(world.pods("small")) == ["Running"]
+
+
+def test_a_job_of_the_same_shape_is_not_even_tried(world: World) -> None:
+    world.jobset("big", 8)
+    world.jobset("more", 8)
+    world.jobset("same", 8)
+    assert world.workload("same").get("status", {}).get("conditions") is None
+
+
+def test_a_queue_borrows_what_its_cohort_lends(world: World) -> None:
+    world.jobset("lent", 6, queue="research")
+    row = {"name": GPU, "total": "48", "borrowed": "16"}
+    usage = queue(world, "research")["flavorsUsage"]
+    assert isinstance(usage, list)
+    assert usage[0] == {"name": "a4", "resources": [row]}
+    name = world.workload("lent")["metadata"]["name"]
+    (text,) = world.events(name, "QuotaReserved")
+    assert text.startswith("Quota reserved in ClusterQueue research, wait time since queued was ")
+    assert text.endswith("s; Flavors considered: w: a4(Fit;borrow=1)")
+
+
+def test_lent_quota_is_reclaimed(world: World) -> None:
+    world.jobset("lent", 8, queue="research", priority="low")
+    world.jobset("own", 9, topology=("preferred", "cloud.google.com/gce-topology-block"))
+    assert phases(world.pods("own")) == ["Running"] * 9
+    lent, own = world.workload("lent"), world.workload("own")
+    text = (
+        f"Preempted to accommodate a workload (UID: {own['metadata']['uid']}, JobUID: "
+        f"{own['metadata']['labels']['kueue.x-k8s.io/job-uid']}) due to reclamation within the cohort; "
+        "preemptor path: /lab/a4; preemptee path: /lab/research"
+    )
+    assert why(lent, "Evicted") == ("True", "Preempted", text)
+    assert why(lent, "Preempted") == ("True", "InCohortReclamation", text)
+    assert why(lent, "Requeued") == ("True", "Preempted", text)
+    assert why(lent, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert lent["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "Preempted", "underlyingCause": "", "count": 1}
+    ]
+    assert world.pods("lent") == []
+    assert world.events("lent", "Stopped") == [text]
+
+
+def test_the_more_urgent_takes_the_place_of_the_less(world: World) -> None:
+    world.jobset("idle", 12, topology=("preferred", "cloud.google.com/gce-topology-block"), priority="low")
+    world.jobset("urgent", 4, priority="high")
+    assert phases(world.pods("urgent")) == ["Running"] * 4
+    assert why(world.workload("idle"), "Preempted")[1] == "InClusterQueue"
+    name = world.workload("urgent")["metadata"]["name"]
+    (pending,) = world.events(name, "Pending")
+    assert pending.endswith("more needed. Pending the preemption of 1 workload(s)")
+    (told,) = world.events(name, "PreemptedWorkload")
+    assert told.endswith(
+        "in ClusterQueue a4; preemptor effective priority: 750 (base: 750, boost: 0); "
+        "preemptee effective priority: 250 (base: 250, boost: 0)"
+    )
+
+
+def test_an_evicted_job_comes_back(world: World) -> None:
+    world.jobset("idle", 12, topology=("preferred", "cloud.google.com/gce-topology-block"), priority="low")
+    world.jobset("urgent", 4, priority="high", command="sleep 120")
+    world.play(300)
+    idle = world.workload("idle")
+    assert phases(world.pods("idle")) == ["Running"] * 12
+    status, reason, text = why(idle, "Evicted")
+    assert (status, reason) == ("False", "QuotaReserved")
+    assert text.startswith("Previously: Preempted to accommodate")
+    assert idle["status"]["accumulatedPastExecutionTimeSeconds"] >= 25
+
+
+def test_equals_do_not_preempt(world: World) -> None:
+    world.jobset("first", 12, topology=("preferred", "cloud.google.com/gce-topology-block"))
+    world.jobset("second", 4)
+    assert world.pods("second") == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "running", "text"),
+    [("Hold", 2, "ClusterQueue a4 is inactive"), ("HoldAndDrain", 0, "ClusterQueue a4 is inactive")],
+)
+def test_a_stopped_cluster_queue(world: World, policy: str, running: int, text: str) -> None:
+    world.jobset("before")
+    world.storage.modify(CLUSTERQUEUES, "", "a4", lambda draft: draft["spec"].update(stopPolicy=policy))
+    world.jobset("after")
+    assert len(world.pods("before")) == running
+    assert world.waits_for("after") == text
+    found = why(world.storage.get(CLUSTERQUEUES, "", "a4"), "Active")
+    assert found == ("False", "Stopped", "Can't admit new workloads: is stopped.")
+    local = why(world.storage.get(LOCALQUEUES, "default", "a4"), "Active")
+    assert local == ("False", "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
+    world.storage.modify(CLUSTERQUEUES, "", "a4", lambda draft: draft["spec"].update(stopPolicy="None"))
+    world.play(60)
+    assert phases(world.pods("before") + world.pods("after")) == ["Running"] * 4
+
+
+def test_a_drained_local_queue(world: World) -> None:
+    world.jobset("before")
+    world.storage.modify(LOCALQUEUES, "default", "a4", lambda draft: draft["spec"].update(stopPolicy="HoldAndDrain"))
+    world.play()
+    assert why(world.workload("before"), "Evicted") == ("True", "LocalQueueStopped", "The LocalQueue is stopped")
+    assert world.waits_for("before") == "LocalQueue a4 is inactive"
+    world.storage.modify(LOCALQUEUES, "default", "a4", lambda draft: draft["spec"].update(stopPolicy="None"))
+    world.play(60)
+    assert phases(world.pods("before")) == ["Running"] * 2
+    again = why(world.workload("before"), "Requeued")
+    assert again == ("True", "LocalQueueRestarted", "The LocalQueue was restarted after being stopped")
+
+
+def test_a_deactivated_workload_stops_and_comes_back(world: World) -> None:
+    world.jobset("train")
+    name = world.workload("train")["metadata"]["name"]
+    world.storage.modify(WORKLOADS, "default", name, lambda draft: draft["spec"].update(active=False))
+    world.play(60)
+    assert why(world.workload("train"), "Evicted") == ("True", "Deactivated", "The workload is deactivated")
+    assert world.pods("train") == []
+    world.storage.modify(WORKLOADS, "default", name, lambda draft: draft["spec"].update(active=True))
+    world.play(60)
+    assert phases(world.pods("train")) == ["Running"] * 2
+    assert why(world.workload("train"), "Requeued") == ("True", "Reactivated", "The workload was reactivated")
+
+
+def test_a_job_that_takes_too_long_is_deactivated(world: World) -> None:
+    made = jobset("slow")
+    made["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "60"
+    world.add(JOBSETS, made)
+    world.play(120)
+    text = "The workload is deactivated due to exceeding the maximum execution time"
+    found = why(world.workload("slow"), "Evicted")
+    assert found == ("True", "DeactivatedDueToMaximumExecutionTimeExceeded", text)
+
+
+def test_a_queue_that_does_not_exist(world: World) -> None:
+    world.jobset("lost", queue="nowhere")
+    assert why(world.workload("lost"), "QuotaReserved") == ("False", "Inadmissible", "LocalQueue nowhere doesn't exist")
+
+
+def test_a_missing_flavor_stops_a_queue(world: World) -> None:
+    world.storage.delete(RESOURCEFLAVORS, "", "a4")
+    world.play(1)
+    found = why(world.storage.get(CLUSTERQUEUES, "", "a4"), "Active")
+    assert found == ("False", "FlavorNotFound", "Can't admit new workloads: references missing ResourceFlavor(s): a4.")
+
+
+def test_the_queue_of_a_running_job_may_not_change(world: World) -> None:
+    world.jobset("train")
+    with pytest.raises(ApiError) as refused:
+        world.storage.modify(
+            JOBSETS, "default", "train", lambda draft: draft["metadata"]["labels"].update({QUEUE: "research"})
+        )
+    assert refused.value.status == 403
+    assert refused.value.message == (
+        'admission webhook "vjobset.kb.io" denied the request: metadata.labels[kueue.x-k8s.io/queue-name]: '
+        'Invalid value: "research": field is immutable'
+    )
+
+
+def test_a_waiting_job_may_change_its_queue(world: World) -> None:
+    world.jobset("big", 12, topology=("preferred", "cloud.google.com/gce-topology-block"))
+    world.jobset("other", 3)
+    world.storage.modify(
+        JOBSETS, "default", "other", lambda draft: draft["metadata"]["labels"].update({QUEUE: "research"})
+    )
+    world.play(60)
+    assert phases(world.pods("other")) == ["Running"] * 3
+
+
+def test_a_finished_workload_frees_its_quota(world: World) -> None:
+    world.jobset("short", command="sleep 5")
+    found = why(world.workload("short"), "Finished")
+    assert found == ("True", "Succeeded", "jobset completed successfully")
+    assert queue(world, "a4")["reservingWorkloads"] == 0
+    assert "finalizers" not in world.workload("short")["metadata"]
+
+
+def test_a_plain_job_has_a_workload_too(world: World) -> None:
+    from console.practice.resources import JOBS, PODS
+
+    template = jobset("x")["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job = {"metadata": {"name": "single", "labels": {QUEUE: "a4"}}, "spec": template}
+    world.add(JOBS, job)
+    world.play(60)
+    (workload,) = world.storage.list(WORKLOADS)
+    assert workload["metadata"]["name"].startswith("job-single-")
+    assert workload["spec"]["podSets"][0]["name"] == "main"
+    assert phases(world.storage.list(PODS, "default")) == ["Running"] * 2

@@ -1,0 +1,174 @@
+"""What pods print: the recorded tables, cut to what was asked for, and lines in the real formats."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from console.practice.programs import ddp, megatron, nccl, plain
+from console.practice.programs.faults import fault_at
+from console.practice.programs.recipes import launched
+from console.practice.programs.recordings import all_reduce_rows
+from console.practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
+
+
+def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> Place:
+    basic = {"JOB_COMPLETION_INDEX": str(rank), "NNODES": str(nodes), "GPUS_PER_NODE": "8", "HOSTNAME": "pod"}
+    moments = iter(range(10**9))
+    return Place([], basic | env, {}, Room(), random.Random(1), lambda: float(next(moments)), notes=notes or {})
+
+
+def printed(program: Program, where: Place) -> tuple[list[str], int]:
+    """All lines and the exit code, as if every wait were over at once."""
+    lines: list[str] = []
+    for step in program(where):
+        if isinstance(step, Say):
+            lines.append(step.text)
+        elif isinstance(step, Exit):
+            return lines, step.code
+        elif isinstance(step, Meet):
+            assert step.fact in where.room.facts, step.fact
+    return lines, 0
+
+
+ALL_REDUCE = launched("nccl-all-reduce", nccl.all_reduce)
+
+
+def table(lines: list[str]) -> list[str]:
+    return [line for line in lines if re.match(r" *\d+ +\d+ +float ", line)]
+
+
+def test_the_table_is_the_recording() -> None:
+    lines, code = printed(ALL_REDUCE, place())
+    rows = table(lines)
+    assert code == 0
+    assert [int(row.split()[0]) for row in rows] == [2 * 2**20 * 2**power for power in range(14)]
+    assert set(rows) <= set(all_reduce_rows().values())
+    assert "# Avg bus bandwidth    : 275.232 " in lines
+
+
+def test_it_says_that_it_is_a_recording() -> None:
+    lines, _ = printed(ALL_REDUCE, place())
+    before = lines[: lines.index(table(lines)[0])]
+    assert any("recording on 4 x NVIDIA H200" in line for line in before)
+
+
+def test_the_asked_sizes_are_shown() -> None:
+    lines, _ = printed(ALL_REDUCE, place(A4_NCCL_BEGIN="1M", A4_NCCL_END="4M", A4_NCCL_WARMUP="3", A4_NCCL_ITERS="7"))
+    assert [row.split()[0] for row in table(lines)] == ["1048576", "2097152", "4194304"]
+    (settings,) = [line for line in lines if line.startswith("# nThread")]
+    assert "minBytes 1048576 maxBytes 4194304 step: 2(factor) warmup iters: 3 iters: 7" in settings
+    values = [float(row.split()[column]) for row in table(lines) for column in (7, 11)]
+    assert f"# Avg bus bandwidth    : {sum(values) / 6:g} " in lines
+
+
+def test_sizes_without_a_recording_are_left_out_and_counted() -> None:
+    lines, _ = printed(ALL_REDUCE, place(A4_NCCL_BEGIN="3M", A4_NCCL_END="12M"))
+    assert table(lines) == []
+    assert any("3 of 3 sizes are left out" in line for line in lines)
+
+
+@pytest.mark.parametrize("bad", [{"A4_NCCL_BEGIN": "lots"}, {"A4_NCCL_FACTOR": "1"}, {"A4_NCCL_END": "1"}])
+def test_wrong_sizes_fail_the_job(bad: dict[str, str]) -> None:
+    lines, code = printed(ALL_REDUCE, place(**bad))
+    assert code == 1
+    assert "all-reduce: failed with exit code 1" in lines[-2]
+    assert lines[-1] == "nccl-all-reduce ended with exit code 1"
+
+
+def test_steps_are_numbered_as_by_the_launchers() -> None:
+    lines, _ = printed(ALL_REDUCE, place())
+    steps = [line for line in lines if line.startswith("step ") and line.endswith(": run")]
+    names = ["libraries", "gpus", "ssh", "discovery", "order", "hostfile", "connectivity", "all-reduce"]
+    assert steps == [f"step {number} {name}: run" for number, name in enumerate(names, 1)]
+
+
+def test_another_rank_ends_with_the_code_of_the_first() -> None:
+    where = place(rank=1, nodes=2)
+    where.room.post("exit code", 5)
+    lines, code = printed(ALL_REDUCE, where)
+    assert code == 5
+    assert "step 4 discovery: skip: index 0 does this" in lines
+    assert "waiting for index 0" in lines
+
+
+def test_a_kept_pod_does_not_end() -> None:
+    last = ""
+    for step in ALL_REDUCE(place(SLEEP_INFINITY="true")):
+        if isinstance(step, Wait) and step.seconds > 10**6:
+            break
+        last = step.text if isinstance(step, Say) else last
+    assert last == "nccl-all-reduce ended with exit code 0; the pod is kept until the job is stopped"
+
+
+def test_the_smoke_test_names_every_rank() -> None:
+    where = place(rank=0, nodes=2)
+    where.room.post("sshd 1")
+    where.room.post("ready 1")
+    lines, _ = printed(launched("ddp-smoke", ddp.smoke_test), where)
+    assert sum(line.startswith("[rank ") for line in lines) == 8
+    assert "expected sum 120.0, actual sum 120.0: PASSED on 16 GPUs" in lines
+
+
+MEGATRON = launched("qwen3-30b-pretrain", megatron.pretraining)
+
+
+def iterations(lines: list[str]) -> list[str]:
+    return [line for line in lines if "] iteration " in line]
+
+
+def test_iterations_are_megatrons() -> None:
+    lines, code = printed(MEGATRON, place(A4_TRAIN_ITERATIONS="30"))
+    assert code == 0
+    first = iterations(lines)[0]
+    assert len(iterations(lines)) == 30
+    for field in ("consumed samples:", "elapsed time per iteration (ms):", "throughput per GPU (TFLOP/s/GPU):",
+                  "learning rate:", "global batch size:", "lm loss:", "loss scale: 1.0", "grad norm:"):  # fmt: skip
+        assert field in first
+    assert any("made up; nothing is trained" in line for line in lines)
+
+
+def test_only_the_last_rank_prints_iterations() -> None:
+    where = place(rank=0, nodes=2)
+    for fact in ("sshd 1", "started 1"):
+        where.room.post(fact)
+    where.room.post("over", 0)
+    lines, _ = printed(MEGATRON, where)
+    assert iterations(lines) == []
+
+
+def test_a_nan_takes_the_loss_out_of_the_line() -> None:
+    lines, _ = printed(MEGATRON, place(A4_TRAIN_ITERATIONS="5", notes={"a4-practice/fault": "nan:3"}))
+    assert ["lm loss" in line for line in iterations(lines)] == [True, True, False, False, False]
+    assert "grad norm: nan" in iterations(lines)[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "attempt", "step"),
+    [
+        ("nan:3", 0, "0", 3),
+        ("oom:7:1", 0, "0", None),
+        ("oom:7:1", 1, "0", 7),
+        ("oom:7@1", 0, "0", None),
+        ("oom:7@1", 0, "1", 7),
+    ],
+)
+def test_faults_hit_who_they_are_meant_for(text: str, rank: int, attempt: str, step: int | None) -> None:
+    notes = {"a4-practice/fault": text, "jobset.sigs.k8s.io/restart-attempt": attempt}
+    assert fault_at(place(rank=rank, notes=notes), text.partition(":")[0]) == step
+
+
+def test_simple_commands_are_done() -> None:
+    where = place()
+    where.argv = ["sh", "-c", "echo hello $HOSTNAME && false"]
+    assert printed(plain.command, where) == (["hello pod"], 1)
+
+
+def test_other_commands_are_only_named() -> None:
+    where = place()
+    where.argv = ["python", "train.py"]
+    lines, _ = printed(plain.command, where)
+    assert lines == ["practice cluster: this command is not run here, the container only waits: python train.py"]
