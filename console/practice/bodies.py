@@ -34,7 +34,8 @@ def decode(body: bytes, content_type: str) -> Any:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         if media not in _YAML:
-            raise bad_request(f"error decoding JSON: {error}") from error
+            text = "the object provided is unrecognized: couldn't get version/kind; json parse error: "
+            raise bad_request(f"{text}{error} ({body[:8].decode(errors='replace')})") from error
     try:
         return yaml.load(body, Loader=_PlainLoader)
     except yaml.YAMLError as error:
@@ -80,4 +81,4 @@ def _check_kind(body: Object, served: Served) -> None:
     if kind != served.resource.kind:
         name = served.resource.kind
         text = f'{kind} in version "{served.version}" cannot be handled as a {name}: '
-        raise bad_request(f"{text}converting ({version}.{kind}) to ({name}): unknown conversion")
+        raise bad_request(f"{text}converting ({version}.{kind}) to (core.{name}): unknown conversion")

@@ -1,8 +1,4 @@
-"""Protobuf bodies, which Go clients send for the small built-in kinds: bytes in, the same object as JSON data out.
-
-Only what kubectl, Helm and client-go write that way is known here; any other kind is refused with 415, in which case
-the field tables below are the place to add it. Numbers are those of the published API definitions.
-"""
+"""Protobuf bodies, which Go clients send for built-in kinds: bytes in, the same object as JSON data out."""
 
 from __future__ import annotations
 
@@ -10,72 +6,16 @@ import base64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from console.practice.api_fields import type_name, types
 from console.practice.refusal import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
-
-_META = (
-    "1 name, 2 generateName, 3 namespace, 5 uid, 6 resourceVersion, 7 generation int, 8 creationTimestamp Time, "
-    "9 deletionTimestamp Time, 10 deletionGracePeriodSeconds int, 11 labels map, 12 annotations map, "
-    "13 ownerReferences []OwnerReference, 14 finalizers []"
-)
-_REFERENCE = "1 kind, 2 namespace, 3 name, 4 uid, 5 apiVersion, 6 resourceVersion, 7 fieldPath"
-_TABLES = {
-    "ObjectMeta": _META,
-    "OwnerReference": "1 kind, 3 name, 4 uid, 5 apiVersion, 6 controller bool, 7 blockOwnerDeletion bool",
-    "ObjectReference": _REFERENCE,
-    "LocalObjectReference": "1 name",
-    "EventSource": "1 component, 2 host",
-    "Preconditions": "1 uid, 2 resourceVersion",
-    "DeleteOptions": (
-        "1 gracePeriodSeconds int, 2 preconditions Preconditions, 3 orphanDependents bool, "
-        "4 propagationPolicy, 5 dryRun []"
-    ),
-    "ConfigMap": "1 metadata ObjectMeta, 2 data map, 3 binaryData bytesmap, 4 immutable bool",
-    "Secret": "1 metadata ObjectMeta, 2 data bytesmap, 3 type, 4 stringData map, 5 immutable bool",
-    "Namespace": "1 metadata ObjectMeta, 2 spec NamespaceSpec",
-    "NamespaceSpec": "1 finalizers []",
-    "ServiceAccount": (
-        "1 metadata ObjectMeta, 2 secrets []ObjectReference, 3 imagePullSecrets []LocalObjectReference, "
-        "4 automountServiceAccountToken bool"
-    ),
-    "Event": (
-        "1 metadata ObjectMeta, 2 involvedObject ObjectReference, 3 reason, 4 message, 5 source EventSource, "
-        "6 firstTimestamp Time, 7 lastTimestamp Time, 8 count int, 9 type, 10 eventTime MicroTime, 12 action, "
-        "14 reportingComponent, 15 reportingInstance"
-    ),
-    "Binding": "1 metadata ObjectMeta, 2 target ObjectReference",
-    "Eviction": "1 metadata ObjectMeta, 2 deleteOptions DeleteOptions",
-    "Lease": "1 metadata ObjectMeta, 2 spec LeaseSpec",
-    "LeaseSpec": (
-        "1 holderIdentity, 2 leaseDurationSeconds int, 3 acquireTime MicroTime, 4 renewTime MicroTime, "
-        "5 leaseTransitions int"
-    ),
-    "SelfSubjectReview": "1 metadata ObjectMeta",
-    "SelfSubjectAccessReview": "1 metadata ObjectMeta, 2 spec SelfSubjectAccessReviewSpec",
-    "SelfSubjectAccessReviewSpec": (
-        "1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes"
-    ),
-    "ResourceAttributes": "1 namespace, 2 verb, 3 group, 4 version, 5 resource, 6 subresource, 7 name",
-    "NonResourceAttributes": "1 path, 2 verb",
-    "SelfSubjectRulesReview": "1 metadata ObjectMeta, 2 spec SelfSubjectRulesReviewSpec",
-    "SelfSubjectRulesReviewSpec": "1 namespace",
-}
-
-
-def _table(text: str) -> dict[int, tuple[str, str]]:
-    fields = {}
-    for line in text.split(", "):
-        number, name, *kind = line.split()
-        fields[int(number)] = (name, kind[0] if kind else "")
-    return fields
-
-
-_FIELDS = {name: _table(text) for name, text in _TABLES.items()}
 
 
 def decode_protobuf(body: bytes) -> Object:
@@ -85,11 +25,12 @@ def decode_protobuf(body: bytes) -> Object:
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         head = {number: _text(value) for number, value in _fields(envelope.get(1, b""))}
-        kind = head.get(2, "")
-        if kind not in _FIELDS:
+        version, kind = head.get(1, ""), head.get(2, "")
+        root = type_name(version, kind)
+        if root not in types():
             text = f"the body of the request was in an unknown format - {kind} is read as application/json only"
             raise ApiError(415, "UnsupportedMediaType", text)
-        return {"apiVersion": head.get(1, ""), "kind": kind, **_message(kind, envelope.get(2, b""))}
+        return {"apiVersion": version, "kind": kind, **_message(root, envelope.get(2, b""))}
     except (IndexError, ValueError) as error:
         raise bad_request(f"the protobuf body cannot be read: {error}") from error
 
@@ -130,42 +71,72 @@ def _text(value: bytes) -> str:
 
 def _message(kind: str, data: bytes) -> Object:
     found: Object = {}
-    for number, value in _fields(data):
-        name, form = _FIELDS[kind].get(number, ("", ""))
-        if not name:
+    numbers = types()[kind].numbers
+    for number, raw in _fields(data):
+        known = numbers.get(number)
+        if known is None:
             continue
-        if form in ("map", "bytesmap"):
-            pair = dict(_fields(value))
-            inner = pair.get(2, b"")
-            text = inner.decode() if form == "map" else base64.b64encode(inner).decode()
-            found.setdefault(name, {})[_text(pair.get(1, b""))] = text
-        elif form.startswith("[]"):
-            found.setdefault(name, []).append(_value(form[2:], value))
-        else:
-            read = _value(form, value)
-            if read not in ("", None, {}) or form not in ("", "Time", "MicroTime"):
-                found[name] = read
+        value = _value(known.type, raw)
+        if not known.name:
+            found.update(value)
+        elif known.type.startswith("[]"):
+            found.setdefault(known.name, []).append(value)
+        elif known.type.startswith("{}"):
+            found.setdefault(known.name, {}).update(value)
+        elif known.optional or value or isinstance(value, dict):
+            # Go writes the zero of a field that is not optional, and leaves it out of JSON.
+            found[known.name] = value
     return found
 
 
-def _value(form: str, value: Any) -> Any:
-    if form == "":
-        return _text(value)
-    if form == "int":
-        return value - (1 << 64) if value >= 1 << 63 else value
-    if form == "bool":
-        return bool(value)
-    if form in ("Time", "MicroTime"):
-        return _time(value, micro=form == "MicroTime")
-    return _message(form, value)
+def _value(kind: str, raw: Any) -> Any:
+    if kind.startswith("[]"):
+        return _value(kind[2:], raw)
+    if kind.startswith("{}"):
+        pair = dict(_fields(raw))
+        return {_text(pair.get(1, b"")): _value(kind[2:], pair.get(2, b""))}
+    if kind in _SCALARS:
+        return _SCALARS[kind](raw)
+    return _message(kind, raw)
 
 
-def _time(value: bytes, *, micro: bool) -> str | None:
-    parts = dict(_fields(value))
-    seconds = _value("int", parts.get(1, 0))
-    if seconds <= 0:
-        return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    if not micro:
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return moment.strftime(f"%Y-%m-%dT%H:%M:%S.{parts.get(2, 0) // 1000:06d}Z")
+def _whole(raw: Any) -> int:
+    return int(raw - (1 << 64) if raw >= 1 << 63 else raw)
+
+
+def _quantity(raw: bytes) -> str:
+    return _text(dict(_fields(raw)).get(1, b""))
+
+
+def _number_or_text(raw: bytes) -> int | str:
+    parts = dict(_fields(raw))
+    return _text(parts.get(3, b"")) if parts.get(1) else _whole(parts.get(2, 0))
+
+
+def _embedded(raw: bytes) -> Any:
+    return msgspec.json.decode(dict(_fields(raw)).get(1, b"null"))
+
+
+def _time(raw: bytes) -> str | None:
+    seconds = _whole(dict(_fields(raw)).get(1, 0))
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds > 0 else None
+
+
+def _micro_time(raw: bytes) -> str | None:
+    whole = _time(raw)
+    nanoseconds = dict(_fields(raw)).get(2, 0)
+    return f"{whole[:-1]}.{nanoseconds // 1000:06d}Z" if whole else None
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "int32": _whole,
+    "int64": _whole,
+    "bool": bool,
+    "bytes": lambda raw: base64.b64encode(raw).decode(),
+    "quantity": _quantity,
+    "int-or-string": _number_or_text,
+    "time": _time,
+    "microtime": _micro_time,
+    "any": _embedded,
+}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from console.practice.refusal import Object, bad_request
 
 if TYPE_CHECKING:
-    from console.practice.authn import Account
+    from console.practice.authn import Account, Rule
     from console.practice.serving import Target
 
 _REVIEWS = {
@@ -32,10 +32,7 @@ def review(target: Target, body: Any, account: Account) -> Object:
     if kind == "SelfSubjectAccessReview":
         status = _access(spec, account)
     elif kind == "SelfSubjectRulesReview":
-        rules = [
-            {"verbs": sorted(rule.verbs), "apiGroups": ["*"], "resources": sorted(rule.resources)}
-            for rule in account.rules
-        ]
+        rules = [entry for rule in account.rules for entry in _entries(rule)]
         status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
     else:
         status = {"userInfo": {"username": account.name, "groups": list(account.groups)}}
@@ -43,6 +40,17 @@ def review(target: Target, body: Any, account: Account) -> Object:
     if spec:
         answer["spec"] = spec
     return {**answer, "status": status}
+
+
+def _entries(rule: Rule) -> list[Object]:
+    """Return a rule as RBAC lists it: one entry for the kinds of each API group."""
+    groups: dict[str, list[str]] = {}
+    for resource in sorted(rule.resources):
+        qualified, slash, subresource = resource.partition("/")
+        kind, _, group = qualified.partition(".")
+        groups.setdefault("*" if resource == "*" else group, []).append(kind + slash + subresource)
+    verbs = sorted(rule.verbs)
+    return [{"verbs": verbs, "apiGroups": [group], "resources": kinds} for group, kinds in groups.items()]
 
 
 def _access(spec: Object, account: Account) -> Object:

@@ -1,17 +1,12 @@
-"""The fields every served kind has, and what may stand in them: unknown fields are dropped, wrong types refused.
-
-``data/fields.txt`` holds one line per type of the published API: its name, then its fields with their types; a field
-without one is a string. It is read at the first write.
-"""
+"""What may stand in an object of each kind: unknown fields are dropped, values of the wrong type refused."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from console.practice.api_fields import type_name, types
 from console.practice.refusal import ApiError, Cause, Object, bad_request, invalid
 
 if TYPE_CHECKING:
@@ -19,18 +14,6 @@ if TYPE_CHECKING:
 
     from console.practice.serving import Served
 
-_PACKAGES = {
-    "": "core",
-    "rbac.authorization.k8s.io": "rbac",
-    "scheduling.k8s.io": "scheduling",
-    "storage.k8s.io": "storage",
-    "coordination.k8s.io": "coordination",
-    "networking.k8s.io": "networking",
-    "discovery.k8s.io": "discovery",
-    "events.k8s.io": "events",
-    "jobset.x-k8s.io": "jobset",
-    "kueue.x-k8s.io": "kueue",
-}
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
 _GO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _CRD_QUANTITY = (
@@ -52,6 +35,7 @@ def _is_quantity(value: Any) -> bool:
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "time": lambda value: isinstance(value, str),
+    "microtime": lambda value: isinstance(value, str),
     "bytes": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
     "int32": _is_whole,
@@ -64,26 +48,13 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 _OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number"}
 
 
-@cache
-def _types() -> dict[str, dict[str, str]]:
-    """Return type -> field -> type of the field."""
-    types = {}
-    text = files("console.practice").joinpath("data", "fields.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
-        name, _, listed = line.partition(": ")
-        pairs = (one.partition(" ") for one in listed.split(", ") if one)
-        types[name] = {key: kind or "string" for key, _, kind in pairs}
-    return types
-
-
 def conform(served: Served, obj: Object) -> list[str]:
     """Drop from a draft what its kind does not have and what is null; return the paths of the unknown fields.
 
     ApiError 400 (422 for custom kinds) for a value of the wrong type.
     """
-    package = _PACKAGES.get(served.group, served.group.split(".")[0])
-    root = f"{package}.{served.version}.{served.resource.kind}"
-    if root not in _types():
+    root = type_name(served.api_version, served.resource.kind)
+    if root not in types():
         return []
     walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")))
     walk.struct(obj, root, "")
@@ -99,7 +70,7 @@ class _Walk:
     unknown: list[str] = field(default_factory=list)
 
     def struct(self, obj: Object, kind: str, path: str) -> None:
-        fields = _types()[kind]
+        fields = types()[kind].fields
         for key in list(obj):
             place = f"{path}.{key}" if path else key
             if key not in fields:
@@ -172,5 +143,10 @@ def _go_type(kind: str) -> str:
     if kind.startswith("{}"):
         return "map[string]" + _go_type(kind[2:])
     if kind in _CHECKS:
-        return {"quantity": "resource.Quantity", "time": "v1.Time", "float": "float64"}.get(kind, kind)
+        return {
+            "quantity": "resource.Quantity",
+            "time": "v1.Time",
+            "microtime": "v1.MicroTime",
+            "float": "float64",
+        }.get(kind, kind)
     return kind.partition(".")[2] if kind.count(".") == 2 else "v1." + kind.partition(".")[2]
