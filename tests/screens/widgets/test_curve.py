@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from screens.widgets.curve import Band, Point, draw, expected, size_tick
+from screens.widgets.plot import Canvas, round_step, round_ticks
+
+MIB = 1 << 20
+POINTS = [Point(MIB << shift, 40.0 * shift, 40.0 * shift - 15) for shift in range(1, 13)]
+BAND = (Band(8 * MIB, 90, 110), Band(512 * MIB, 500, 600))
+
+
+def picture(points: list[Point], width: int, height: int, marked: int | None = None) -> list[str]:
+    rows = draw(points, BAND, width, height, marked).rows()
+    return ["".join(run.text for run in row) for row in rows]
+
+
+@pytest.mark.parametrize(("width", "height"), [(24, 6), (40, 10), (78, 18), (150, 40)])
+def test_every_line_fills_the_width_exactly(width: int, height: int) -> None:
+    lines = picture(POINTS, width, height)
+    assert [len(line) for line in lines] == [width] * height
+
+
+def test_halves_differ_without_colour_and_legend_explains_them() -> None:
+    text = "\n".join(picture(POINTS, 78, 18))
+    assert "● out-of-place" in text
+    assert "○ in-place" in text
+    assert text.count("●") > 3
+    assert text.count("○") > 3
+    assert "░ reference" in text
+    assert "busbw GB/s" in text
+
+
+def test_equal_halves_share_one_mark() -> None:
+    text = "\n".join(picture([Point(MIB, 10.0, 10.0)], 40, 10))
+    assert text.count("◉") == 1
+
+
+def test_axes_name_sizes_and_values() -> None:
+    lines = picture(POINTS, 100, 20)
+    assert "2M" in lines[-1]
+    assert "4G" in lines[-1]
+    assert lines[1].startswith("600 ┤") or lines[1].startswith("500 ┤")
+    assert any(line.startswith("  0 ┤") for line in lines)
+
+
+def test_a_marked_size_has_a_line_through_the_plot() -> None:
+    assert "┊" in "\n".join(picture(POINTS[:3], 78, 18, 8 * MIB))
+    assert "┊" not in "\n".join(picture(POINTS[:3], 78, 18))
+
+
+def test_too_small_says_so_instead_of_drawing_a_smudge() -> None:
+    assert picture(POINTS, 23, 5)[0].startswith("too small for a curve")
+
+
+def test_nothing_measured_and_missing_halves() -> None:
+    assert len(picture([], 60, 12)) == 12
+    text = "\n".join(picture([Point(MIB, None, None), Point(2 * MIB, 5.0, None)], 60, 12))
+    assert text.count("●") == 2  # the point and the legend
+    assert text.count("○") == 1  # only the legend
+
+
+def test_expected_between_known_sizes() -> None:
+    assert expected(BAND, 64 * MIB) == pytest.approx((295, 355))
+    assert expected(BAND, 4 * MIB) is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(512, "512"), (64 << 10, "64K"), (2 * MIB, "2M"), (16 << 30, "16G"), (1.5 * MIB, "1.5M")]
+)
+def test_size_tick(amount: float, text: str) -> None:
+    assert size_tick(amount) == text
+
+
+def test_ticks_are_round_and_reach_the_top() -> None:
+    assert round_ticks(752, 4) == [0, 200, 400, 600, 800]
+    assert round_ticks(0.9, 3)[-1] >= 0.9
+    assert round_step(0, 3) == 1.0
+
+
+def test_canvas_keeps_what_lies_on_top() -> None:
+    canvas = Canvas(3, 1)
+    canvas.shade(0, 0)
+    canvas.shade(1, 0)
+    canvas.dot(2, 0, "accent")
+    canvas.mark(2, 0, "●", "ok")
+    canvas.mark(99, 0, "x")
+    assert "".join(run.text for run in canvas.rows()[0]) == "░⠁●"

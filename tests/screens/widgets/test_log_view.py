@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App, ComposeResult
+
+from screens.widgets.ink import DARK
+from screens.widgets.log_lines import LIMIT, LogLines
+from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
+from screens.widgets.log_view import LogView
+from screens.wording import Run
+from tests.screens.press import text_of, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+
+class Host(App[None]):
+    """Just the view."""
+
+    def compose(self) -> ComposeResult:
+        yield LogView()
+
+    def on_mount(self) -> None:
+        self.register_theme(DARK)
+        self.theme = DARK.name
+
+
+@asynccontextmanager
+async def log(lines: int = 0, width: int = 60) -> AsyncIterator[tuple[LogLines, Pilot[Any], LogView]]:
+    app = Host()
+    async with app.run_test(size=(width, 12)) as pilot:
+        view = app.query_one(LogView)
+        view.lines.focus()
+        if lines:
+            view.lines.append((float(number), f"line {number}") for number in range(lines))
+            await until(pilot, lambda: view.lines.shown == lines)
+        yield view.lines, pilot, view
+
+
+async def test_follows_until_scrolled_up_and_again_at_the_end() -> None:
+    async with log(100) as (lines, pilot, _):
+        assert lines.scroll_y == lines.max_scroll_y
+        await pilot.press("up")
+        assert not lines.follow
+        at = lines.scroll_y
+        lines.append([(1.0, "new")])
+        await until(pilot, lambda: lines.shown == 101)
+        assert lines.scroll_y == at
+        await pilot.press("end")
+        assert lines.follow
+        assert "new" in text_of(lines)
+
+
+async def test_space_pauses_and_the_status_says_so() -> None:
+    async with log(100) as (lines, pilot, view):
+        await pilot.press("space")
+        assert not lines.follow
+        foot = str(view.query_one(".log-foot").render())  # type: ignore[attr-defined]
+        assert "paused" in foot
+        assert "100 lines" in foot
+
+
+async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
+    async with log(300) as (lines, pilot, view):
+        await pilot.press("slash", *"line 12")
+        await until(pilot, lambda: lines.wanted == "line 12")
+        assert lines.matches == (12, *range(120, 130))
+        await pilot.press("enter", "n")
+        assert lines.match == 0  # from the last one round to the first
+        assert "line 12" in text_of(lines)
+        await pilot.press("N")
+        assert lines.match == 10
+        await pilot.press("escape")
+        assert lines.matches == ()
+        assert not view.has_class("-searching")
+
+
+async def test_wrap_folds_long_lines_and_keeps_the_first_visible_line() -> None:
+    async with log() as (lines, pilot, _):
+        lines.append((0.0, f"{number:03d} " + "x" * 200) for number in range(50))
+        await until(pilot, lambda: lines.shown == 50)
+        await pilot.press("home", *["down"] * 10, "W")
+        assert lines.wrap
+        assert text_of(lines).startswith("010 ")
+        assert lines.virtual_size.height > 50 * 3
+        await pilot.press("W")
+        assert text_of(lines).startswith("010 ")
+
+
+async def test_a_line_of_ten_thousand_letters_and_one_of_emoji() -> None:
+    async with log() as (lines, pilot, _):
+        lines.append([(0.0, "y" * 10_000), (0.0, "🚀" * 400), (0.0, "[red]not markup[/]")])
+        await until(pilot, lambda: lines.shown == 3)
+        assert "[red]not markup[/]" in text_of(lines)
+        await pilot.press("W", "home")
+        assert text_of(lines).startswith("yyyy")
+
+
+async def test_only_so_many_lines_are_kept_the_newest() -> None:
+    async with log() as (lines, pilot, _):
+        lines.append((0.0, f"{number}") for number in range(LIMIT + 500))
+        await until(pilot, lambda: lines.shown == LIMIT)
+        assert lines.texts[-1] == str(LIMIT + 499)
+        lines.append([(0.0, "one more")])
+        await until(pilot, lambda: lines.texts[-1] == "one more")
+        assert lines.shown == LIMIT
+
+
+async def test_times_are_shown_on_demand() -> None:
+    async with log(3) as (lines, pilot, _):
+        assert text_of(lines).startswith("line 0")
+        await pilot.press("T")
+        assert text_of(lines)[2] == ":"
+
+
+async def test_letters_of_other_keys_pass_when_nothing_is_searched() -> None:
+    async with log(3) as (lines, _, _view):
+        assert lines.check_action("match", (1,)) is False
+
+
+def test_printable_leaves_nothing_that_moves_the_cursor() -> None:
+    assert printable("\x1b[31mred\x1b[0m text") == "red text"
+    assert printable(" 10%\r 50%\r100%\n") == "100%"
+    assert printable("a\tb") == "a       b"
+    assert printable("\x1b]0;title\x07done\x00") == "done·"
+
+
+def test_ink_of_a_line() -> None:
+    assert line_ink("Traceback (most recent call last):") == "bad"
+    assert line_ink("warning: old") == "waits"
+    assert line_ink("#   size   count") == "dim"
+    assert line_ink("step 3 all-reduce: done in 4 s") == "strong"
+    assert line_ink("iteration 12 loss 2.1") == ""
+
+
+def test_a_broken_pattern_is_taken_as_text() -> None:
+    wanted = pattern("a[b")
+    assert wanted is not None
+    assert marked("xa[by", "", wanted) == [Run("x", ""), Run("a[b", "found"), Run("y", "")]
+    upper = pattern("Error")
+    assert upper is not None
+    assert not upper.search("error")
+
+
+def test_folding() -> None:
+    assert folded("abcdef", 4) == ["abcd", "ef"]
+    assert folded("", 4) == [""]
+    assert folded("🚀🚀🚀", 4) == ["🚀🚀", "🚀"]

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App, ComposeResult
+
+from console.models.nccl import NcclTest
+from screens.widgets.ink import DARK
+from screens.widgets.nccl_panel import NcclPanel, average_so_far, summary
+from tests.screens.press import screen_text, until
+from tests.screens.queue_scene import table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+
+class Host(App[None]):
+    """Just the panel."""
+
+    def compose(self) -> ComposeResult:
+        yield NcclPanel()
+
+    def on_mount(self) -> None:
+        self.register_theme(DARK)
+        self.theme = DARK.name
+
+
+@asynccontextmanager
+async def panel(width: int = 130, height: int = 30) -> AsyncIterator[tuple[NcclPanel, Pilot[Any], Any]]:
+    app = Host()
+    async with app.run_test(size=(width, height)) as pilot:
+        yield app.query_one(NcclPanel), pilot, app
+
+
+def words(test: NcclTest) -> str:
+    return "".join(run.text for run in summary(test))
+
+
+def test_the_sentence_compares_with_the_reference() -> None:
+    told = words(table(594.0)[0])
+    assert "594.0 GB/s at 512 MiB: 100 % of the A4 reference (594, 16 GPUs)" in told
+    assert "average 593.5 so far" in told
+    assert "0 wrong" in told
+
+
+def test_the_sentence_says_when_it_is_slow_wrong_or_another_test() -> None:
+    slow = words(table(100.0, 110.0, 120.0, finished=True)[0])
+    assert "under the pass line of 250" in slow
+    assert "so far" not in slow
+    assert "2 wrong values" in words(table(600.0, 600.0, wrong=1)[0])
+    other = NcclTest("alltoall_perf", rows=table(600.0)[0].rows)
+    assert "reference" not in words(other)
+    assert "first row is on the way" in words(NcclTest("all_reduce_perf"))
+    assert average_so_far(NcclTest()) is None
+
+
+async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
+    async with panel() as (shown, pilot, app):
+        assert "No NCCL test" in screen_text(app)
+        for rows in range(1, 5):
+            shown.tests = table(*(500.0 + 40 * number for number in range(rows)))
+            await until(pilot, lambda rows=rows: len(shown.table.shown) == rows)  # type: ignore[misc]
+            assert shown.table.row is not None
+            assert shown.table.row.row.size == 512 << 20 << (rows - 1)
+            assert len(shown.curve.points) == rows
+        assert shown.curve.marked == 4 << 30
+        text = screen_text(app)
+        assert "● ok 9" in text
+        assert "620.0" in text
+
+
+async def test_whoever_reads_an_older_row_is_left_there() -> None:
+    async with panel() as (shown, pilot, _):
+        shown.tests = table(500.0, 540.0, 580.0)
+        shown.table.focus()
+        await until(pilot, lambda: shown.table.cursor is not None)
+        await pilot.press("up")
+        before = shown.table.cursor
+        shown.tests = table(500.0, 540.0, 580.0, 600.0)
+        await until(pilot, lambda: len(shown.table.shown) == 4)
+        assert shown.table.cursor == before
+        assert shown.curve.marked == 1 << 30
+
+
+async def test_several_tests_are_turned_through() -> None:
+    async with panel() as (shown, pilot, app):
+        shown.tests = (*table(100.0, finished=True), *table(600.0))
+        shown.table.focus()
+        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        await pilot.press("less_than_sign")
+        await until(pilot, lambda: "test 1 of 2" in screen_text(app))
+        assert shown.test is not None
+        assert shown.test.peak_busbw == 100.0
+        await pilot.press("greater_than_sign")
+        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        assert shown.chosen is None
+
+
+async def test_a_low_narrow_terminal_keeps_the_table() -> None:
+    async with panel(80, 10) as (shown, pilot, app):
+        shown.tests = table(500.0, 540.0)
+        await until(pilot, lambda: "540.0" in screen_text(app))
+        assert not shown.curve.display
+        await pilot.resize_terminal(20, 5)
+        await pilot.pause()
+        await pilot.resize_terminal(130, 30)
+        await until(pilot, lambda: shown.curve.display)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+
+from screens.widgets.bars import quota_bar
+from screens.widgets.ink import DARK
+from screens.widgets.rank_matrix import RankCell, RankMatrix
+from screens.widgets.sentence_line import folded_runs
+from screens.widgets.tab_strip import Tab, TabStrip
+from screens.widgets.yaml_text import yaml_runs
+from screens.wording import OK, Run
+from tests.screens.press import text_of, until
+
+
+@pytest.mark.parametrize("used", [0, 1, 8, 63, 64, 72, 200])
+@pytest.mark.parametrize("width", [1, 4, 12, 24])
+def test_a_quota_bar_is_as_wide_as_asked(used: int, width: int) -> None:
+    borrowed = max(0, used - 64)
+    assert sum(len(run.text) for run in quota_bar(used, 64, borrowed, width)) == width
+
+
+def test_a_quota_bar_tells_own_borrowed_and_free() -> None:
+    assert [run.text[0] for run in quota_bar(96, 64, 32, 12)] == ["█", "▓"]
+    assert [run.text[0] for run in quota_bar(8, 64, 0, 12)] == ["█", "░"]
+    assert "".join(run.text for run in quota_bar(1, 1000, 0, 10)) == "█" + "░" * 9
+    assert "".join(run.text for run in quota_bar(63, 64, 0, 10)).endswith("░")
+    assert quota_bar(0, 0, 0, 5) == [Run("     ")]
+
+
+def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
+    runs = [Run("ranks\u00a0", "dim"), Run("2/2", "ok"), Run("  and more words")]
+    lines = ["".join(run.text for run in line) for line in folded_runs(runs, 12)]
+    assert lines == ["ranks\u00a02/2", "and more", "words"]
+
+
+def test_yaml_runs() -> None:
+    assert yaml_runs("  - name: a: b") == [Run("  - ", "dim"), Run("name:", "accent"), Run(" a: b", "")]
+    assert yaml_runs("replicas: 2")[-1] == Run(" 2", "waits")
+    assert yaml_runs("# comment") == [Run("# comment", "dim")]
+    assert "".join(run.text for run in yaml_runs('    "{\\"a\\": [1, 2]}"')) == '    "{\\"a\\": [1, 2]}"'
+
+
+class Host(App[None]):
+    """A matrix and tabs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[int] = []
+        self.picked: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield TabStrip()
+        yield RankMatrix()
+
+    def on_mount(self) -> None:
+        self.register_theme(DARK)
+        self.theme = DARK.name
+        self.query_one(RankMatrix).cells = tuple(RankCell(number, OK) for number in range(70))
+        self.query_one(TabStrip).tabs = (Tab("a", "r", "Ranks"), Tab("b", "l", "Log", "rank 0"))
+
+    def on_rank_matrix_opened(self, event: RankMatrix.Opened) -> None:
+        self.opened.append(event.number)
+
+    def on_tab_strip_picked(self, event: TabStrip.Picked) -> None:
+        self.picked.append(event.name)
+
+
+async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
+    app = Host()
+    async with app.run_test(size=(100, 20)) as pilot:
+        matrix = app.query_one(RankMatrix)
+        await until(pilot, lambda: matrix.size.height == 3)
+        assert [line[:6].strip() for line in text_of(matrix).splitlines()] == ["0 ●", "32 ●", "64 ●"]
+        matrix.focus()
+        await pilot.press("down", "right", "enter")
+        assert app.opened == [33]
+        await pilot.press("down", "down", "enter")
+        assert app.opened == [33, 65]  # no line below: the cursor stays
+        await pilot.resize_terminal(40, 20)
+        await until(pilot, lambda: matrix.size.height == 5)
+
+
+async def test_tabs_are_clicked() -> None:
+    app = Host()
+    async with app.run_test(size=(100, 20)) as pilot:
+        assert "r Ranks" in text_of(app.query_one(TabStrip))
+        await pilot.click(TabStrip, offset=(14, 0))
+        await until(pilot, lambda: app.picked == ["b"])
