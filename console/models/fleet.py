@@ -1,24 +1,27 @@
 """Fleet: one picture of the cluster at one moment.
 
-The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which GPUs
-of a node are taken) is worked out on first use and kept for as long as the picture lives, so a screen that does not ask
-does not pay.
+The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which
+GPUs of a node are taken) is worked out on first use and kept for as long as the picture lives, so a screen that does
+not ask does not pay.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from console.models.event import Event
-from console.models.job import Job, JobSet
-from console.models.link import Link
-from console.models.node import Node
-from console.models.pod import Pod
-from console.models.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
-from console.models.workload import Workload
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.models.event import Event
+    from console.models.job import Job, JobSet
+    from console.models.link import Link
+    from console.models.node import Node
+    from console.models.pod import Pod
+    from console.models.queue import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+    from console.models.workload import Workload
 
 Key = tuple[str, str]
 """Namespace and name; the namespace is empty for what belongs to none."""

@@ -11,7 +11,7 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a ClusterQueue may use of one resource in one flavor; GPUs are counted, memory is in bytes, CPU in millicores."""
+    """What a ClusterQueue may use of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
 
     flavor: str
     resource: str
