@@ -52,19 +52,10 @@ class ConsoleApp(LiveApp):
         ("launch", "5", "Launch"),
     )
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "fleet": page("screens.fleet:FleetScreen"),
-        "queues": page("screens.queues:QueuesScreen"),
-        "jobs": page("screens.jobs:JobsScreen"),
-        "pods": page("screens.pods:PodsScreen"),
-        "launch": page("screens.launch:LaunchScreen"),
+        mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        "pool": page("screens.pool:PoolScreen"),
-        "node": page("screens.node:NodeScreen"),
-        "pod": page("screens.pod:PodScreen"),
-        "log": page("screens.log:LogScreen"),
-        "job": page("screens.job:JobScreen"),
-        "manifest": page("screens.manifest:ManifestScreen"),
+        name: page(f"screens.{name}:{name.title()}Screen") for name in ("pool", "node", "pod", "log", "job", "manifest")
     }
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}

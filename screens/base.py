@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
-from textual.screen import Screen
 
 from console.errors import ConsoleError, Unreachable
 from console.models.fleet import Fleet
+from screens.filtering import FilteredScreen
 from screens.widgets.key_bar import KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from console.models.link import Link
     from console.session import Session
     from console.settings import Settings
-    from screens.widgets.filter_line import FilterInput
 
 TICK = 1.0
 """Seconds between repaints of what ages by itself."""
@@ -128,7 +127,7 @@ class LiveApp(App[int]):
             self.screen.tick()
 
 
-class LiveScreen(Screen[None], inherit_bindings=False):
+class LiveScreen(FilteredScreen, inherit_bindings=False):
     """A screen that shows the app's picture: title line, body, key line."""
 
     app = getters.app(LiveApp)
@@ -273,54 +272,18 @@ class LiveScreen(Screen[None], inherit_bindings=False):
             return False
         return super().check_action(action, parameters)
 
-    # filter and way back
+    # the way back, hints and tabs
 
     def action_back(self) -> None:
         """Drop the filter, then the marks; with neither, close the page."""
         table = self.focused if isinstance(self.focused, ResourceTable) else None
         if table is not None and (table.filter_text or table.marks):
             if table.filter_text:
-                self._drop_filter(table)
+                self.drop_filter(table)
             else:
                 table.clear_marks()
         elif len(self.app.screen_stack) > 1:
             self.app.pop_screen()
-
-    @on(ResourceTable.FilterAsked)
-    async def _ask_filter(self, event: ResourceTable.FilterAsked) -> None:
-        from screens.widgets.filter_line import FilterInput, FilterLine  # not needed for the first paint
-
-        event.stop()
-        self._filtered = event.table
-        await self.query(FilterLine).remove()
-        filter_line = FilterLine(event.table.filter_text)
-        await self.mount(filter_line)
-        filter_line.query_one(FilterInput).focus()
-        filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
-
-    def on_input_changed(self, event: Any) -> None:
-        """Filter as the words are typed."""
-        from screens.widgets.filter_line import FilterInput
-
-        if isinstance(event.input, FilterInput):
-            event.stop()
-            self._filtered.filter_by(event.value)
-
-    @on(ResourceTable.Changed)
-    def _tell_filter(self, event: ResourceTable.Changed) -> None:
-        for filter_line in self.query("FilterLine"):
-            filter_line.tell(len(event.table.shown), len(event.table.listing.rows))  # type: ignore[attr-defined]
-
-    def on_filter_input_left(self, event: FilterInput.Left) -> None:
-        """Back to the rows, with or without the filter."""
-        event.stop()
-        self._filtered.focus()
-        if event.dropped or not self._filtered.filter_text:
-            self._drop_filter(self._filtered)
-
-    def _drop_filter(self, table: ResourceTable[Any]) -> None:
-        table.filter_by("")
-        self.query("FilterLine").remove()
 
     @on(KeyBar.Picked)
     async def _run_hint(self, event: KeyBar.Picked) -> None:

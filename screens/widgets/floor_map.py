@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
@@ -15,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.models.places import PipState
+from screens.widgets.floor_lines import FloorLine, floor_lines, host_mark, short_name, widest
 from screens.widgets.ink import Inked
 from screens.widgets.line import InkOf, fit, fit_runs
 from screens.wording import Run
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
     from console.models.places import Floor, Host, Pip
 
-LABEL = 6
-"""Most columns of a host's short name."""
-PLACE = 10
-"""Most columns of a block's or subblock's name."""
-
 
 class Spot(NamedTuple):
     """Where a host is drawn."""
@@ -40,50 +35,6 @@ class Spot(NamedTuple):
     y: int
     x: int
     host: Host
-
-
-@dataclass(frozen=True, slots=True)
-class FloorLine:
-    """One line of the map: a pool's heading, or what stands left of the hosts and the hosts."""
-
-    block: str = ""
-    subblock: str = ""
-    hosts: tuple[Host, ...] = ()
-    heading: tuple[Run, ...] = ()
-
-
-def short_name(name: str) -> str:
-    """What tells a node from its neighbours: the last part of its name."""
-    return name.rsplit("-", 1)[-1][-LABEL:]
-
-
-def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
-    """The floor in lines of at most that many hosts; every subblock starts a line, names stand where they change."""
-    lines: list[FloorLine] = []
-    for block in floor.blocks:
-        name = block.name or "─"
-        for subblock in block.subblocks:
-            label = subblock.name or "─"
-            for start in range(0, len(subblock.hosts), per_line):
-                lines.append(FloorLine(name, label, subblock.hosts[start : start + per_line]))
-                name = label = ""
-    return lines
-
-
-def _widest(names: Sequence[str]) -> int:
-    return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
-
-
-def host_mark(host: Host) -> Run:
-    """The one thing to know of a host besides its GPUs."""
-    node = host.node
-    if host.out == host.total:
-        return Run(" ")  # its pips say it
-    if node.faults and not (node.maintenance_active and len(node.faults) == 1):
-        return Run("✗", "bad")
-    if node.maintenance_active or node.maintenance_at:
-        return Run("⚠", "waits")
-    return Run("‖", "waits") if node.cordoned else Run(" ")
 
 
 class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
@@ -119,7 +70,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
         self._cursor = ""
-        self._label = LABEL
+        self._label = 0
         self._pips = 0
         self._place = (0, 0)
         self._rows = 1
@@ -176,7 +127,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         hosts = [host for _, floor in self._floors for host in floor.hosts]
         blocks = [block.name for _, floor in self._floors for block in floor.blocks]
         subblocks = [each.name for _, floor in self._floors for each in floor.subblocks]
-        self._place = (_widest(blocks), _widest(subblocks))
+        self._place = (widest(blocks), widest(subblocks))
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
         lines = self._fold()

@@ -24,6 +24,8 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
     """Let the app work until that holds."""
     end = time.monotonic() + DEADLINE
     while not holds():
+        if pilot.app._exception is not None:
+            raise pilot.app._exception
         assert time.monotonic() < end, "what the test waits for did not come"
         await pilot.pause()
         await asyncio.sleep(0)

@@ -8,7 +8,8 @@ from screens.fleet import FleetScreen
 from screens.modals.confirm import Confirm
 from screens.node import NodeScreen
 from screens.pool import PoolScreen
-from screens.widgets.floor_map import FloorMap, short_name
+from screens.widgets.floor_lines import short_name
+from screens.widgets.floor_map import FloorMap
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import a4, scene
