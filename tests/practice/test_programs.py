@@ -72,7 +72,7 @@ def test_sizes_without_a_recording_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"A4_NCCL_BEGIN": "lots"}, {"A4_NCCL_FACTOR": "1"}, {"A4_NCCL_END": "1"}])
-def test_wrong_sizes_fail_the_job(bad: dict[str, str]) -> None:
+def test_wrong_sizes_fail_the_job(bad: dict[str, Any]) -> None:
     lines, code = printed(ALL_REDUCE, place(**bad))
     assert code == 1
     assert "all-reduce: failed with exit code 1" in lines[-2]
