@@ -31,6 +31,7 @@ _STATUS = ("get", "patch", "update")
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _JSON = "application/json"
 _POD_SUBRESOURCES = (
+    ("attach", "PodAttachOptions", ("create", "get")),
     ("binding", "Binding", ("create",)),
     ("eviction", "Eviction", ("create",)),
     ("exec", "PodExecOptions", ("create", "get")),

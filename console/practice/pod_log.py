@@ -28,6 +28,11 @@ class LogOptions:
     limit: int | None
 
     @classmethod
+    def from_now_on(cls) -> LogOptions:
+        """Return what attaching to a container shows: the future."""
+        return cls(follow=True, previous=False, timestamps=False, tail=0, since=0, limit=None)
+
+    @classmethod
     def read(cls, query: Mapping[str, str]) -> LogOptions:
         """Read the query of a log request; ApiError 422 for values that make no sense."""
         tail, limit, seconds = number(query, "tailLines"), number(query, "limitBytes"), number(query, "sinceSeconds")

@@ -9,7 +9,7 @@ from aiohttp import ClientConnectionResetError, web
 
 from console.practice import pod_log
 from console.practice.authn import Account, check_access
-from console.practice.exec_channels import EXEC_PROTOCOLS, ExecSession
+from console.practice.exec_channels import EXEC_PROTOCOLS, ExecSession, Write
 from console.practice.port_forward import FORWARD_PROTOCOLS, forward
 from console.practice.refusal import ApiError, Object, bad_request
 from console.practice.resources import PODS
@@ -47,6 +47,8 @@ class Streams:
             raise bad_request(f"pod {target.name} does not have a host assigned")
         if target.subresource == "exec":
             return await self._exec(request, target, pod)
+        if target.subresource == "attach":
+            return await self._attach(request, target, pod)
         return await self._forward(request, target, pod)
 
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
@@ -89,6 +91,24 @@ class Streams:
                     resize=session.sizes,
                 )
             )
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        """Show what a container prints from now on, until it ends; its input leads nowhere."""
+        container = choose_container(pod, request.query.get("container", ""))
+        check_running(pod, container)
+        log = self._runtime.log(target.namespace, target.name, container, False)
+        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+
+        async def show(write: Write, stdin: asyncio.StreamReader | None) -> int:
+            async for chunk in pod_log.chunks(log, pod_log.LogOptions.from_now_on()):
+                await write(1, chunk)
+            return 0
+
+        try:
+            await ExecSession(socket, request.query).run(show)
         finally:
             await self._finish(socket)
         return socket

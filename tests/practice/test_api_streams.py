@@ -113,6 +113,18 @@ async def test_a_terminal_has_a_size(tmp_path: Path) -> None:
         assert (await frames(socket))[0] == (1, b"(80, 24)")
 
 
+async def test_attaching_shows_what_comes(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        api.runtime.output.add(b"before")
+        path = f"{PODS}/run/attach?container=main&stdout=true"
+        async with api.http.ws_connect(path, protocols=("v5.channel.k8s.io",)) as socket:
+            assert await socket.receive_bytes() == b"\x01"
+            api.runtime.output.add(b"after")
+            assert await socket.receive_bytes() == b"\x01after\n"
+            api.runtime.output.end()
+            assert json.loads((await socket.receive_bytes())[1:])["status"] == "Success"
+
+
 async def test_exec_needs_both_verbs(tmp_path: Path) -> None:
     half = Account("half", (Rule(frozenset({"get"}), frozenset({"pods/exec"})),))
     async with serving(tmp_path, half) as api:
