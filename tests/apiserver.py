@@ -98,7 +98,7 @@ class ApiServer:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls, reuse_address=True)
         await site.start()
@@ -106,9 +106,6 @@ class ApiServer:
 
     async def stop(self) -> None:
         """As if killed: every connection breaks off."""
-        for handler in asyncio.all_tasks():
-            if handler.get_name() == "watch-of-test-server":
-                handler.cancel()
         self.hang_up()
         if self._runner:
             await self._runner.cleanup()

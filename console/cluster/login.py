@@ -196,7 +196,7 @@ def _pem(data: str | None, path: str | None, what: str) -> str:
     if not data:
         return _read_secret(path) if path else ""
     try:
-        return base64.b64decode(data, validate=False).decode("ascii")
+        return base64.b64decode("".join(data.split()), validate=True).decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         raise BadKubeconfig(f"The {what} in the kubeconfig is no base64.", "Write the kubeconfig again.") from None
 
