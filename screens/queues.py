@@ -78,7 +78,7 @@ def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
     if stop_policy == "HoldAndDrain":
         return [Run("✗ ", "bad"), Run("stopped, drained", "bad")]
     if stop_policy not in {"", "None"}:
-        return [Run("‖ ", "waits"), Run("stopped: admits nobody new", "waits")]
+        return [Run("‖ ", "waits"), Run("stopped", "waits"), Run(": admits nobody new", "dim")]
     if inactive_reason:
         return [Run("✗ ", "bad"), Run(f"inactive: {wording.sentence(inactive_reason)}", "bad")]
     return [Run("● ", "ok"), Run("active", "dim")]

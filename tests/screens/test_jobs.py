@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import Conflict, NotAllowed
+from console.models.access import StopReport
+from console.models.link import Link, LinkState
+from console.models.log import LogLine
+from console.settings import Settings
+from screens.job import JobScreen
+from screens.jobs import JobsScreen
+from screens.launch import LaunchScreen
+from screens.modals.confirm import Confirm
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import queue_scene, replaced, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from screens.app import ConsoleApp
+
+RANK_0 = ("default", "llama-workload-0-0-x7k0")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A terminal that can be handed over; what happens to it."""
+    seen: list[str] = []
+
+    @contextmanager
+    def suspend(app: ConsoleApp) -> Iterator[None]:
+        seen.append("suspended")
+        yield
+        seen.append("resumed")
+
+    monkeypatch.setattr("textual.app.App.suspend", suspend)
+    return seen
+
+
+def toasts(app: ConsoleApp) -> str:
+    """All that was told in corners; a test's screen does not show them."""
+    return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)
+
+
+async def to_jobs(app: ConsoleApp, pilot: Any) -> JobsScreen:
+    await pilot.press("3")
+    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "llama" in screen_text(app))
+    screen = app.screen
+    assert isinstance(screen, JobsScreen)
+    return screen
+
+
+async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "ranks") -> JobScreen:
+    app.open_page("job", "default", name, tab)
+    await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+    screen = app.screen
+    assert isinstance(screen, JobScreen)
+    await until(pilot, lambda: name in screen_text(app))
+    return screen
+
+
+async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
+    async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
+        await to_jobs(app, pilot)
+        text = screen_text(app)
+        told = "● running", "6/6", "○ pending", "needs 32 GPUs", "✗ failed", "rank 1: OOMKilled (137)", "done after"
+        for words in (*told, "0/40", "2/4"):
+            assert words in text
+        lines = text.splitlines()
+        llama, sweep, old = (
+            next(at for at, line in enumerate(lines) if f" {name} " in line) for name in ("llama", "sweep", "old")
+        )
+        assert llama < sweep
+        assert llama < old
+
+
+async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
+    session = FakeSession(queue_scene())
+    session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama", "Service llama"))
+    async with console(session) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and "Stays:" in screen_text(app))
+        text = screen_text(app)
+        assert "Helm release llama" in text
+        assert "6 pods" in text
+        assert "48 GPUs are free after that" in text
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen)
+        assert session.called("stop_job") == []
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("stop_job") == [("default", "llama")])
+        await until(pilot, lambda: "Service llama" in toasts(app))
+
+
+async def test_marked_jobs_stop_together_and_a_refusal_is_told() -> None:
+    session = FakeSession(queue_scene())
+    session.answers["stop_job"] = NotAllowed("You may not delete JobSets.", "Ask for jobsets/delete.")
+    async with console(session) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        await pilot.press("home", "space", "space", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: len(session.called("stop_job")) == 2)
+        await until(pilot, lambda: "Ask for jobsets/delete" in toasts(app))
+        assert app.screen is screen
+
+
+async def test_read_only_has_no_stop_and_no_shell() -> None:
+    settings = Settings(read_only=True)
+    async with console(FakeSession(queue_scene(), settings=settings), settings=settings) as (app, pilot, session):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("x", "s")
+        await pilot.pause()
+        assert app.screen is screen
+        assert not session.called("shell")
+        assert "Stop" not in screen_text(app).splitlines()[-1]
+
+
+async def test_shell_suspends_resumes_and_tells_the_exit_code(terminal: list[str]) -> None:
+    session = FakeSession(queue_scene())
+    session.answers["shell"] = 3
+    async with console(session) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("s")
+        await until(pilot, lambda: session.called("shell") == [(*RANK_0, "", ())])
+        await until(pilot, lambda: "exit code 3" in toasts(app))
+        assert terminal == ["suspended", "resumed"]
+
+
+async def test_a_refused_shell_gives_the_terminal_back(terminal: list[str]) -> None:
+    session = FakeSession(queue_scene())
+    session.answers["shell"] = NotAllowed("You may not exec.", "Ask for pods/exec.")
+    async with console(session) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("s")
+        await until(pilot, lambda: "Ask for pods/exec" in toasts(app))
+        assert terminal == ["suspended", "resumed"]
+
+
+async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("s")
+        await until(pilot, lambda: "cannot be handed over" in toasts(app))
+        assert session.called("shell") == []
+
+
+async def test_n_goes_to_launch_and_l_to_the_log() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.switcher.current == "log")
+        await until(pilot, lambda: [call[:2] for call in session.called("follow_log")] == [RANK_0])
+        await pilot.press("escape", "n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (Link("jobsets", LinkState.FORBIDDEN, why="not allowed to list jobsets"), "not allowed to list jobsets"),
+        (Link("jobsets", LinkState.ABSENT, why="JobSet is not installed"), "JobSet is not installed"),
+        (Link("jobsets", LinkState.LIVE), "No jobs."),
+    ],
+)
+async def test_without_jobs_it_says_why(link: Link, words: str) -> None:
+    async with console(FakeSession(fleet_of(jobsets=link))) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: words in screen_text(app))
+
+
+# one job
+
+
+async def test_job_header_ranks_and_first_failure() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await to_job(app, pilot, "sweep")
+        text = screen_text(app)
+        assert "✗ failed" in text
+        assert "First failure: rank 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
+        assert "137" in text
+
+
+async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        screen = await to_job(app, pilot, "big")
+        await until(pilot, lambda: len(screen.matrix.cells) == 40)
+        assert screen.matrix.display
+        await pilot.press("l")
+        await until(pilot, lambda: "rank 0 waits for its pod" in screen_text(app))
+
+
+async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
+    fleet = queue_scene()
+    session = FakeSession(fleet)
+    pod = fleet.pods[RANK_0]
+    again = replaced(pod)
+    session.logs[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
+    session.logs["default", again.name] = [LogLine(time.time(), "second life")]
+    session.logs["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am rank one")]
+    async with console(session) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: "hello 2" in screen_text(app))
+        await until(pilot, lambda: "ended" in screen.log_view.status)
+        session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
+        await until(pilot, lambda: "second life" in screen_text(app))
+        assert "attempt 2" in screen_text(app)
+        assert "hello 2" in screen_text(app)
+        await pilot.press("greater_than_sign")
+        await until(pilot, lambda: "I am rank one" in screen_text(app))
+        assert "second life" not in screen_text(app)
+
+
+async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
+    session = FakeSession(queue_scene())
+    session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
+    async with console(session) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: "Ask for pods/log" in screen.log_view.status)
+
+
+async def test_nccl_tab_fills_and_the_strip_tells_the_peak() -> None:
+    session = FakeSession(queue_scene())
+    session.tables["default", "llama"] = [table(500.0), table(500.0, 640.0)]
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        await to_job(app, pilot, "llama", "nccl")
+        await until(pilot, lambda: "640.0 GB/s at 1 GiB" in screen_text(app))
+        await until(pilot, lambda: "NCCL 640 GB/s" in screen_text(app))
+
+
+async def test_nccl_of_a_pending_job_says_what_it_waits_for() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        await to_job(app, pilot, "dpo-b", "nccl")
+        await until(pilot, lambda: "The test has not started: needs 32 GPUs" in screen_text(app))
+        assert session.called("nccl") == []
+
+
+async def test_tabs_by_key_and_bracket() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        screen = await to_job(app, pilot, "llama")
+        await pilot.press("e")
+        await until(pilot, lambda: "Back-off [restarting]" in screen_text(app))
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: session.called("manifest") == [("JobSet", "default", "llama")])
+        await until(pilot, lambda: "kind: JobSet" in screen_text(app))
+        await pilot.press("right_square_bracket")
+        assert screen.switcher.current == "ranks"
+        await pilot.press("enter")
+        assert screen.switcher.current == "log"
+
+
+async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> None:
+    fleet = queue_scene()
+    session = FakeSession(fleet)
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot, "llama")
+        session.show(jobsets={key: each for key, each in fleet.jobsets.items() if each.name != "llama"})
+        await until(pilot, lambda: "has been deleted" in screen_text(app))
+        assert "llama-workload-0-0" in screen_text(app)
+        await pilot.press("escape")
+        await to_job(app, pilot, "new-one")
+        assert "Waits for the JobSet to appear" in screen_text(app)
+        new = replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new")
+        session.show(jobsets={**fleet.jobsets, new.key: new})
+        await until(pilot, lambda: "0/40" in screen_text(app))
+
+
+async def test_stop_from_the_job_reports_a_conflict() -> None:
+    session = FakeSession(queue_scene())
+    session.answers["stop_job"] = Conflict("Somebody else is stopping it.")
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot, "llama")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: "Somebody else is stopping it." in toasts(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
+async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
+    session = FakeSession(queue_scene())
+    session.tables["default", "llama"] = [table(500.0, 640.0)]
+    async with console(session, size=size) as (app, pilot, _):
+        screen = await to_job_at_any_size(app, pilot)
+        for key in "rlbey":
+            await pilot.press(key)
+            await pilot.pause()
+        assert screen.switcher.current == "yaml"
+
+
+async def to_job_at_any_size(app: ConsoleApp, pilot: Any) -> JobScreen:
+    app.open_page("job", "default", "llama")
+    await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+    screen = app.screen
+    assert isinstance(screen, JobScreen)
+    return screen

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+
+from console.models.link import Link, LinkState
+from screens.manifest import ManifestScreen
+from screens.queues import QueuesScreen
+from tests.fakes import FakeSession, fleet_of, live_links
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import queue_scene
+
+
+async def test_queues_with_bars_states_and_who_waits_why() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        text = screen_text(app)
+        assert "48 / 64" in text
+        assert "█" in text
+        assert "‖ stopped" in text
+        assert "1 workload waiting for 32 GPUs, 1 running on 48" in text
+        assert "needs 32 GPUs" in text
+        assert "insufficient unused quota" in text  # Kueue's own words, at the bottom
+        screen = app.screen
+        assert isinstance(screen, QueuesScreen)
+        assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
+
+
+async def test_the_reason_follows_the_cursor_and_w_hides_it() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await pilot.press("2")
+        screen = app.screen
+        assert isinstance(screen, QueuesScreen)
+        await until(pilot, lambda: any("dpo-b" in run.text for run in screen.reason.runs))
+        await pilot.press("down")
+        await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
+        await pilot.press("w")
+        assert not screen.reason.display
+
+
+async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await pilot.press("2")
+        screen = app.screen
+        assert isinstance(screen, QueuesScreen)
+        await until(pilot, lambda: len(screen.workloads.shown) == 2)
+        screen.local_queues.focus()
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: screen.only == ("default", "research"))
+        assert screen.workloads.shown == []
+        assert "default / research" in screen_text(app)
+        await pilot.press("escape")
+        assert len(screen.workloads.shown) == 2
+
+
+async def test_enter_opens_the_job_and_y_the_object() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        await pilot.press("2")
+        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, ManifestScreen))
+        await until(pilot, lambda: session.called("manifest") == [("Workload", "default", "jobset-dpo-b")])
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: getattr(app.screen, "key", None) == ("default", "dpo-b"))
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (Link("workloads", LinkState.LISTING), "Listing workloads"),
+        (
+            Link("workloads", LinkState.FORBIDDEN, why="not allowed", hint="ask for workloads/list"),
+            "ask for workloads/list",
+        ),
+        (Link("workloads", LinkState.ABSENT, why="Kueue is not installed"), "Kueue is not installed"),
+        (Link("workloads", LinkState.LIVE), "Nothing waits"),
+    ],
+)
+async def test_without_rows_it_says_why(link: Link, words: str) -> None:
+    session = FakeSession(fleet_of(workloads=link))
+    async with console(session) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: words in screen_text(app))
+
+
+async def test_stale_rows_stay() -> None:
+    session = FakeSession(queue_scene())
+    async with console(session, size=(160, 40)) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        stale = {
+            kind: Link(kind, LinkState.STALE, since=1.0, heard=1.0, why="connection refused") for kind in live_links()
+        }
+        session.show(links=stale)
+        await until(pilot, lambda: "connection refused" in screen_text(app))
+        assert "dpo-b" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
+async def test_every_size_draws(size: tuple[int, int]) -> None:
+    async with console(FakeSession(queue_scene()), size=size) as (app, pilot, _):
+        await pilot.press("2")
+        await pilot.pause()
+        assert isinstance(app.screen, QueuesScreen)
+        if size != (20, 5):
+            assert "needs 32 GPUs" in screen_text(app)
