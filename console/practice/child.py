@@ -6,8 +6,10 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from console.errors import ConsoleError
 
@@ -22,6 +24,8 @@ class PracticeProcess:
     """
 
     process: subprocess.Popen[str]
+    complaints: IO[str] = field(repr=False)
+    """What it wrote to its standard error: kept out of the terminal while a console fills that."""
     _ready: Path | None = field(default=None, repr=False)
 
     @classmethod
@@ -37,8 +41,16 @@ class PracticeProcess:
             "--seed",
             str(seed),
         ]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        return cls(process)
+        complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open until `stop`
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            start_new_session=True,  # Ctrl-C in the terminal is meant for the console
+        )
+        return cls(process, complaints)
 
     def kubeconfig(self) -> Path:
         """Wait until it is ready; return its kubeconfig. ConsoleError when it could not start."""
@@ -46,15 +58,14 @@ class PracticeProcess:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
                 code = self.process.wait()
-                raise ConsoleError(
-                    f"The practice cluster could not start: its process ended with exit code {code}.",
-                    "Run `a4 practice` to see what it says.",
-                )
+                said = self._complaints().strip().rpartition("\n")[2]
+                text = f"The practice cluster could not start: its process ended with exit code {code}"
+                raise ConsoleError(f"{text}: {said}" if said else f"{text}.", "Run `a4 practice` to see what it says.")
             self._ready = Path(json.loads(line)["kubeconfig"])
         return self._ready
 
     def stop(self) -> None:
-        """End it and wait until it has cleaned up."""
+        """End it and wait until it has cleaned up; what it complained about is on standard error then."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -64,6 +75,13 @@ class PracticeProcess:
             self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        if not self.complaints.closed:
+            sys.stderr.write(self._complaints())
+            self.complaints.close()
+
+    def _complaints(self) -> str:
+        self.complaints.seek(0)
+        return self.complaints.read()
 
 
 async def start_practice(*, speed: float = 1.0, seed: int = 0) -> PracticeProcess:

@@ -19,26 +19,31 @@ FieldSet = frozenset[FieldPath]
 
 _MISSING = object()
 
-
-def fields_of(obj: Any) -> FieldSet:
-    """Return every field an object sets: its leaves, and the items of its map-like lists."""
-    return frozenset(_walk(obj, (), ()))
+INTERIOR = object()
+"""The value of a node that has nodes below it."""
 
 
-def _walk(value: Any, steps: FieldPath, path: Path) -> Iterator[FieldPath]:
-    if isinstance(value, dict) and value and not is_atomic_map(path):
-        for key, inner in value.items():
-            yield from _walk(inner, (*steps, f"f:{key}"), (*path, key))
-        return
-    if isinstance(value, list):
-        named = named_items(value, path)
-        if named is not None:
-            for step, item in named.items():
-                yield (*steps, step)
-                if isinstance(item, dict):
-                    yield from _walk(item, (*steps, step), (*path[:-1], f"{path[-1]}", ""))
-            return
-    yield steps
+def nodes_of(obj: Any) -> dict[FieldPath, Any]:
+    """Return every node of an object with its value: fields, list items, and INTERIOR for what they are in."""
+    return dict(_walk(obj, (), ()))
+
+
+def fields_of(nodes: dict[FieldPath, Any]) -> FieldSet:
+    """Return what an applied object sets: its leaves, and the items of its map-like lists."""
+    return frozenset(steps for steps, value in nodes.items() if value is not INTERIOR or steps[-1][:2] in ("k:", "v:"))
+
+
+def _walk(value: Any, steps: FieldPath, path: Path) -> Iterator[tuple[FieldPath, Any]]:
+    inner: dict[str, Any] | None = None
+    if isinstance(value, dict) and not is_atomic_map(path):
+        inner = {f"f:{key}": below for key, below in value.items()} or None
+    elif isinstance(value, list):
+        inner = named_items(value, path)
+    if steps:
+        yield steps, value if inner is None else INTERIOR
+    for step, below in (inner or {}).items():
+        # An item is no list any more: the empty name keeps it from being taken for one.
+        yield from _walk(below, (*steps, step), (*path, step[2:] if step.startswith("f:") else ""))
 
 
 def named_items(items: list[Any], path: Path) -> dict[str, Any] | None:
@@ -54,29 +59,6 @@ def named_items(items: list[Any], path: Path) -> dict[str, Any] | None:
         values = dict(zip(keys, key_of(item, keys) or (), strict=True))
         named[f"k:{json.dumps(dict(sorted(values.items())), separators=(',', ':'))}"] = item
     return named
-
-
-def value_at(obj: Any, steps: FieldPath) -> Any:
-    """Return what stands at a path; MISSING when nothing does."""
-    path: Path = ()
-    for step in steps:
-        kind, _, name = step.partition(":")
-        if kind == "f":
-            if not isinstance(obj, dict) or name not in obj:
-                return _MISSING
-            obj, path = obj[name], (*path, name)
-        else:
-            named = named_items(obj, path) if isinstance(obj, list) else None
-            if named is None or step not in named:
-                return _MISSING
-            obj = named[step]
-    return obj
-
-
-def is_leaf(obj: Any, steps: FieldPath) -> bool:
-    """Whether a path ends in a value that is owned whole, not in something with fields of its own."""
-    value = value_at(obj, steps)
-    return not (isinstance(value, dict) and value and steps[-1].startswith("k:"))
 
 
 def to_fields_v1(fields: Iterable[FieldPath]) -> Object:

@@ -41,8 +41,7 @@ def _operate(root: Object, one: Object) -> None:
         case "remove":
             _take(root, path)
         case "replace":
-            _take(root, path)
-            _add(root, path, _value(one))
+            _replace(root, path, _value(one))
         case "move":
             _add(root, path, _take(root, _pointer(one.get("from"))))
         case "copy":
@@ -95,6 +94,14 @@ def _add(root: Object, path: list[str], value: Any) -> None:
         place.insert(int(last), value)
     else:
         raise _refused()
+
+
+def _replace(root: Object, path: list[str], value: Any) -> None:
+    """Put a value in place of another; in a map it may be the first, as the API server's patch library has it."""
+    place = _find(root, path[:-1])
+    if isinstance(place, list):
+        _take(root, path)
+    _add(root, path, value)
 
 
 def _take(root: Object, path: list[str]) -> Any:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from console.practice.field_sets import (
+    INTERIOR,
     FieldPath,
     FieldSet,
     fields_of,
     from_fields_v1,
-    is_leaf,
     named_items,
+    nodes_of,
     to_fields_v1,
-    value_at,
     written,
 )
 from console.practice.lifecycle import copy_of, timestamp
@@ -22,6 +22,8 @@ from console.practice.merge_keys import Path, is_atomic_map
 from console.practice.refusal import ApiError, Object
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.practice.serving import Target
 
 UPDATE, APPLY = "Update", "Apply"
@@ -30,6 +32,19 @@ _SYSTEM = (
     "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds "
     "managedFields selfLink generateName"
 )
+_ALWAYS_THERE = frozenset(
+    tuple(f"f:{name}" for name in path.split("."))
+    for path in (
+        "spec",
+        "status",
+        "spec.containers",
+        "spec.template",
+        "spec.template.metadata",
+        "spec.template.spec",
+        "spec.template.spec.containers",
+    )
+)
+"""What a new object of a built-in kind has before anybody sets it."""
 _NEVER_OWNED = frozenset(("f:metadata", f"f:{name}") for name in _SYSTEM.split())
 
 
@@ -56,6 +71,10 @@ class _Entry:
             text += f' with subresource "{self.subresource}"'
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
+    def without(self, fields: Iterable[FieldPath]) -> _Entry:
+        """Return it with less."""
+        return replace(self, fields=self.fields.difference(fields))
+
     def to_json(self) -> Object:
         entry: Object = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
         entry |= {"time": self.time, "fieldsType": "FieldsV1", "fieldsV1": to_fields_v1(self.fields)}
@@ -64,23 +83,43 @@ class _Entry:
         return entry
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What two versions of an object do not have in common."""
+
+    changed: FieldSet
+    """Added, or with another value."""
+    removed: FieldSet
+
+    @classmethod
+    def between(cls, old: Object | None, new: Object, target: Target) -> _Difference:
+        before, after = _nodes(old or {}, target), _nodes(new, target)
+        changed = frozenset(steps for steps, value in after.items() if steps not in before or before[steps] != value)
+        changed -= {steps for steps in changed if after[steps] is INTERIOR and steps in before}
+        if old is None and not target.served.resource.custom:
+            changed -= _ALWAYS_THERE
+        return cls(changed, frozenset(before.keys() - after.keys()))
+
+
 def record_update(old: Object | None, new: Object, manager: str, target: Target) -> Object:
     """Return the new object with managedFields that give all it changed to its manager."""
     given = new["metadata"].get("managedFields")
     entries = [] if given in ([], [{}]) else _entries(new if given else old)
-    before, after = _owned(old or {}, target), _owned(new, target)
-    changed = frozenset(steps for steps in after if _differs(old, new, steps))
-    gone = before - after
-    if not changed and not gone and given is not None and old is not None:
+    if old is not None and not entries:
+        # Who set what is only kept for objects of which it is known from the beginning, or since the first apply.
         return new
-    own = _Entry(manager, UPDATE, target.served.api_version, target.subresource, changed, timestamp(time.time()))
+    difference = _Difference.between(old, new, target)
+    if old is not None and given is not None and not difference.changed and not difference.removed:
+        return new
+    version, subresource = target.served.api_version, target.subresource
+    own = _Entry(manager, UPDATE, version, subresource, difference.changed, timestamp(time.time()))
     kept = []
     for entry in entries:
         if entry.identity == own.identity:
-            merged = (entry.fields | changed) - gone
-            own = replace(own, fields=merged, time=own.time if merged != entry.fields or changed else entry.time)
+            fields = (entry.fields - difference.removed) | difference.changed
+            own = replace(own, fields=fields, time=own.time if difference.changed else entry.time)
         else:
-            kept.append(replace(entry, fields=entry.fields - changed - gone))
+            kept.append(entry.without(difference.changed | difference.removed))
     return _with(new, [*kept, own])
 
 
@@ -90,26 +129,37 @@ def apply(old: Object | None, applied: Object, manager: str, target: Target, *, 
     ApiError 409 when others own fields with other values, unless ``force`` takes them over.
     """
     applied = copy_of(applied)
-    owned = _owned(applied, target)
+    owned = fields_of(_nodes(applied, target))
     own = _Entry(manager, APPLY, target.served.api_version, target.subresource, owned, timestamp(time.time()))
     if old is None:
         return _with(applied, [own])
-    entries = _entries(old)
+    entries = _entries(old) or [_before_first_apply(old, target)]
     others = [entry for entry in entries if entry.identity != own.identity]
     mine = next((entry for entry in entries if entry.identity == own.identity), None)
-    conflicts = [(entry, steps) for entry in others for steps in sorted(owned & entry.fields)]
-    conflicts = [(entry, steps) for entry, steps in conflicts if _conflicts(old, applied, steps)]
+    merged = _merge(copy_of(old), applied, ())
+    _prune(merged, mine.fields if mine else frozenset(), [own, *others])
+    difference = _Difference.between(old, merged, target)
+    conflicts = [(entry, steps) for entry in others for steps in sorted(entry.fields & difference.changed)]
     if conflicts and not force:
         raise _conflict(conflicts)
-    taken = frozenset(steps for _, steps in conflicts)
-    merged = _merge(copy_of(old), applied, ())
-    held = frozenset[FieldPath]().union(*(entry.fields for entry in others))
-    for steps in sorted((mine.fields if mine else frozenset()) - owned, key=len):
-        if not any(other[: len(steps)] == steps for other in held | owned):
-            _remove(merged, steps)
-    if mine and mine.fields == owned and not taken and _plain(merged) == _plain(old):
+    if mine and mine.fields == owned and _plain(merged) == _plain(old):
         own = replace(own, time=mine.time)
-    return _with(merged, [*(replace(entry, fields=entry.fields - taken) for entry in others), own])
+    kept = [entry.without(difference.removed | {steps for _, steps in conflicts}) for entry in others]
+    return _with(merged, [*kept, own])
+
+
+def _before_first_apply(old: Object, target: Target) -> _Entry:
+    """Return who owns all of an object that was not tracked until it is applied to."""
+    fields = _Difference.between(None, old, target).changed
+    return _Entry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
+
+
+def _prune(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
+    """Take out what a manager set before and nobody sets now; a list item goes whole."""
+    held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
+    for steps in sorted(before - held, key=len):
+        if not any(other[: len(steps)] == steps for other in held):
+            _remove(obj, steps)
 
 
 def _entries(obj: Object | None) -> list[_Entry]:
@@ -126,30 +176,17 @@ def _with(obj: Object, entries: list[_Entry]) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": listed}}
 
 
-def _owned(obj: Object, target: Target) -> FieldSet:
-    """Return the fields of an object that a write to this target can own."""
+def _nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
+    """Return the nodes of an object that a write to this target can own."""
     has_status = target.served.resource.status
-    owned = set()
-    for steps in fields_of({key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}):
-        if not steps or steps[:2] in _NEVER_OWNED or steps == ("f:metadata",):
-            continue
-        if has_status and (steps[0] == "f:status") != (target.subresource == "status"):
-            continue
-        owned.add(steps)
-    return frozenset(owned)
-
-
-def _differs(old: Object | None, new: Object, steps: FieldPath) -> bool:
-    if old is None:
-        return True
-    before = value_at(old, steps)
-    if steps[-1].startswith("k:") and isinstance(before, dict):
-        return False
-    return bool(before != value_at(new, steps))
-
-
-def _conflicts(old: Object, applied: Object, steps: FieldPath) -> bool:
-    return is_leaf(applied, steps) and value_at(old, steps) != value_at(applied, steps)
+    own = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+    return {
+        steps: value
+        for steps, value in nodes_of(own).items()
+        if steps[:2] not in _NEVER_OWNED
+        and steps != ("f:metadata",)
+        and not (has_status and (steps[0] == "f:status") != (target.subresource == "status"))
+    }
 
 
 def _plain(obj: Object) -> Object:
@@ -184,15 +221,24 @@ def _merge(live: Any, applied: Any, path: Path) -> Any:
     if isinstance(applied, list) and isinstance(live, list):
         before, wanted = named_items(live, path), named_items(applied, path)
         if before is not None and wanted is not None:
-            merged = {step: _merge(item, wanted.get(step, item), path) for step, item in before.items()}
-            return (
-                list({**wanted, **merged}.values()) if not before else list({**merged, **_new(wanted, merged)}.values())
-            )
+            merged = {
+                step: _merge(before[step], item, path) if step in before else item for step, item in wanted.items()
+            }
+            return _in_order(before, merged)
     return applied
 
 
-def _new(wanted: dict[str, Any], merged: dict[str, Any]) -> dict[str, Any]:
-    return {step: item for step, item in wanted.items() if step not in merged}
+def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
+    """Return applied items in their order, each behind what stood before it and is not applied."""
+    waiting = list(before)
+    items: list[Any] = []
+    for step, item in merged.items():
+        if step in waiting:
+            ahead = waiting[: waiting.index(step)]
+            items += [before[other] for other in ahead if other not in merged]
+            waiting = [other for other in waiting if other not in ahead and other != step]
+        items.append(item)
+    return items + [before[step] for step in waiting if step not in merged]
 
 
 def _remove(obj: Object, steps: FieldPath) -> None:
@@ -201,21 +247,24 @@ def _remove(obj: Object, steps: FieldPath) -> None:
     place: Any = obj
     path: Path = ()
     for step in steps:
-        places.append((place, step, path))
-        place = value_at(place, (step,)) if step.startswith("f:") else (named_items(place, path) or {}).get(step)
-        if step.startswith("f:"):
-            path = (*path, step[2:])
-        if not isinstance(place, dict | list) and step is not steps[-1]:
+        inner = _below(place, path)
+        if step not in inner:
             return
-    for at, (container, step, inner) in enumerate(reversed(places)):
-        left = (
-            value_at(container, (step,)) if step.startswith("f:") else (named_items(container, inner) or {}).get(step)
-        )
+        places.append((place, step, path))
+        place = inner[step]
+        path = (*path, step[2:] if step.startswith("f:") else "")
+    for at, (container, step, inner_path) in enumerate(reversed(places)):
+        left = _below(container, inner_path)[step]
         if at and left:
             return
-        if step.startswith("f:"):
-            container.pop(step[2:], None)
+        if isinstance(container, dict):
+            del container[step[2:]]
         else:
-            item = (named_items(container, inner) or {}).get(step)
-            if item in container:
-                container.remove(item)
+            container.remove(left)
+
+
+def _below(place: Any, path: Path) -> dict[str, Any]:
+    """Return step -> value of what is directly in a map or a map-like list."""
+    if isinstance(place, dict):
+        return {f"f:{key}": value for key, value in place.items()}
+    return (named_items(place, path) or {}) if isinstance(place, list) else {}

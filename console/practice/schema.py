@@ -48,15 +48,15 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 _OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number"}
 
 
-def conform(served: Served, obj: Object) -> list[str]:
-    """Drop from a draft what its kind does not have and what is null; return the paths of the unknown fields.
+def conform(served: Served, obj: Object, *, keep_empty: bool = False) -> list[str]:
+    """Drop from a draft what its kind does not have, what is null or empty; return the paths of the unknown fields.
 
     ApiError 400 (422 for custom kinds) for a value of the wrong type.
     """
     root = type_name(served.api_version, served.resource.kind)
     if root not in types():
         return []
-    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")))
+    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")), keep_empty or served.resource.custom)
     walk.struct(obj, root, "")
     return walk.unknown
 
@@ -67,6 +67,7 @@ class _Walk:
 
     served: Served
     name: str
+    keep_empty: bool
     unknown: list[str] = field(default_factory=list)
 
     def struct(self, obj: Object, kind: str, path: str) -> None:
@@ -83,7 +84,7 @@ class _Walk:
 
     def _vanishes(self, key: str, kind: str) -> bool:
         """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
-        return kind.startswith(("[]", "{}")) and not self.served.resource.custom and key not in _KEPT_WHEN_EMPTY
+        return kind.startswith(("[]", "{}")) and not self.keep_empty and key not in _KEPT_WHEN_EMPTY
 
     def value(self, value: Any, kind: str, path: str, owner: str) -> None:
         if kind.startswith("[]"):

@@ -204,8 +204,8 @@ class ApiServer:
         )
         response.enable_chunked_encoding()
         try:
-            await response.prepare(request)
             with suppress(ClientConnectionResetError, ConnectionResetError):
+                await response.prepare(request)
                 async for chunk in watch.chunks():
                     if chunk:
                         await response.write(chunk)

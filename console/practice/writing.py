@@ -158,7 +158,7 @@ class Changes:
             details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
             raise ApiError(422, "Invalid", text, details)
         applied = read_object(body, change.served, target)
-        unknown = schema.conform(change.served, applied)
+        unknown = schema.conform(change.served, applied, keep_empty=True)
         if unknown:
             place = f"{target.namespace}/{target.name}; {change.served.api_version}, Kind={resource.kind}"
             text = f"failed to create typed patch object ({place}): .{unknown[0]}: field not declared in schema"

@@ -26,6 +26,11 @@ BLOCK, SUBBLOCK, HOST = (f"cloud.google.com/gce-topology-{level}" for level in (
 GPU = "nvidia.com/gpu"
 NAMES = ("default", "team-b", "kube-system", "kube-public", "kube-node-lease", "kueue-system", "jobset-system")
 _PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
+SYSTEM_PODS = (
+    ("kueue-system", "kueue-controller-manager", "registry.k8s.io/kueue/kueue:v0.18.4"),
+    ("jobset-system", "jobset-controller-manager", "registry.k8s.io/jobset/jobset:v0.12.0"),
+    ("kube-system", "metrics-server", "registry.k8s.io/metrics-server/metrics-server:v0.8.0"),
+)
 _TOPOLOGY = "gke-default"
 
 

@@ -9,8 +9,8 @@ from console.practice.clock import stamp
 from console.practice.refusal import ApiError
 from console.practice.resources import JOBSETS, NODES, PODS
 from console.practice.scene.jobs import Job, build_jobset
-from console.practice.scene.machines import build_node, machines
-from console.practice.scene.queues import SUBBLOCK, bare, queues
+from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
+from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HISTORY_SECONDS = 8 * 3600.0
 """How far back the story begins."""
 _MINUTE = 60.0
+_READY_AFTER = 3 * _MINUTE
+"""When the machine that starts is ready, after the opening."""
 _BLOCK = "cloud.google.com/gce-topology-block"
 _SPOT = {"cloud.google.com/gke-provisioning": "spot"}
 
@@ -101,6 +103,8 @@ def tell(storage: Storage, clock: Clock, opening: float) -> None:
     for minutes, job in _JOBS:
         clock.at(opening - minutes * _MINUTE, _starter(storage, job))
     clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
+    clock.after(1, lambda: _start_system(storage))
+    clock.at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
 
 
 def _starter(storage: Storage, job: Job) -> Callable[[], None]:
@@ -108,6 +112,34 @@ def _starter(storage: Storage, job: Job) -> Callable[[], None]:
         storage.create(JOBSETS, build_jobset(job))
 
     return start
+
+
+def _start_system(storage: Storage) -> None:
+    """Start the controllers that a cluster runs as pods of its own."""
+    for namespace, name, image in SYSTEM_PODS:
+        labels = {"app.kubernetes.io/name": name, "control-plane": "controller-manager"}
+        spec = {
+            "containers": [{"name": "manager", "image": image, "command": ["sleep", "infinity"]}],
+            "nodeSelector": {"cloud.google.com/gke-nodepool": SYSTEM_POOL},
+            "priorityClassName": "system-cluster-critical",
+        }
+        meta = {"generateName": f"{name}-7d9c5b6f4-", "namespace": namespace, "labels": labels}
+        storage.create(PODS, {"metadata": meta, "spec": spec})
+
+
+def _finish_start(storage: Storage, clock: Clock) -> None:
+    """Let the machine that starts become ready."""
+    for node in storage.list(NODES):
+        if any(item["type"] == "Ready" and item["status"] == "False" for item in node["status"]["conditions"]):
+            storage.modify(
+                NODES, "", node["metadata"]["name"], lambda draft: _make_ready(draft, clock.now()), subresource="status"
+            )
+
+
+def _make_ready(node: Object, now: float) -> None:
+    ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
+    ready |= {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    ready["lastTransitionTime"] = ready["lastHeartbeatTime"] = stamp(now)
 
 
 def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
