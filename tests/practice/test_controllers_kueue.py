@@ -50,7 +50,7 @@ def test_the_name_of_a_workload_is_kueues(world: World) -> None:
 def test_what_is_missing_is_said_with_the_number(world: World) -> None:
     world.jobset("big", 8)
     world.jobset("more", 8)
-    text = f"{_FAILED}: insufficient unused quota for nvidia.com/gpu in flavor a4, 24 more needed"
+    text = f"{_FAILED}: insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed"
     assert world.waits_for("more") == text
     assert world.events(world.workload("more")["metadata"]["name"], "Pending") == [text]
     assert world.workload("more")["status"]["resourceRequests"] == [{"name": "w", "resources": {GPU: "64"}}]
@@ -58,10 +58,10 @@ def test_what_is_missing_is_said_with_the_number(world: World) -> None:
 
 
 def test_more_than_can_ever_be_had_is_said_so(world: World) -> None:
-    world.jobset("huge", 14)
+    world.jobset("huge", 16)
     text = (
         f"{_FAILED}: insufficient quota for nvidia.com/gpu in flavor a4, previously considered "
-        "podsets requests (0) + current podset request (112) > maximum capacity (104)"
+        "podsets requests (0) + current podset request (128) > maximum capacity (120)"
     )
     assert world.waits_for("huge") == text
 
@@ -111,7 +111,7 @@ def test_a_job_of_the_same_shape_is_not_even_tried(world: World) -> None:
 
 def test_a_queue_borrows_what_its_cohort_lends(world: World) -> None:
     world.jobset("lent", 6, queue="research")
-    row = {"name": GPU, "total": "48", "borrowed": "16"}
+    row = {"name": GPU, "total": "48", "borrowed": "32"}
     usage = queue(world, "research")["flavorsUsage"]
     assert isinstance(usage, list)
     assert usage[0] == {"name": "a4", "resources": [row]}
@@ -257,12 +257,12 @@ def test_the_queue_of_a_running_job_may_not_change(world: World) -> None:
 
 def test_a_waiting_job_may_change_its_queue(world: World) -> None:
     world.jobset("big", 12, topology=("preferred", "cloud.google.com/gce-topology-block"))
-    world.jobset("other", 3)
+    world.jobset("other", 4)
     world.storage.modify(
         JOBSETS, "default", "other", lambda draft: draft["metadata"]["labels"].update({QUEUE: "research"})
     )
     world.play(60)
-    assert phases(world.pods("other")) == ["Running"] * 3
+    assert phases(world.pods("other")) == ["Running"] * 4
 
 
 def test_a_finished_workload_frees_its_quota(world: World) -> None:

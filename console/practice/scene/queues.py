@@ -54,9 +54,9 @@ def queues() -> Iterator[tuple[Resource, Object]]:
     yield _flavor("a4", "standard")
     yield _flavor("a4-spot", "spot")
     reclaim = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
-    yield _queue("a4", reclaim, [("a4", 96, 8)])
+    yield _queue("a4", reclaim, [("a4", 112, 8)])
     # What a person launches here stays: only the queue a4 takes back what it has lent.
-    yield _queue("research", {"withinClusterQueue": "Never"}, [("a4", 32, None), ("a4-spot", 32, None)])
+    yield _queue("research", {"withinClusterQueue": "Never"}, [("a4", 16, None), ("a4-spot", 32, None)])
     for namespace, name in (("default", "a4"), ("default", "research"), ("team-b", "research")):
         meta = {"name": name, "namespace": namespace}
         yield LOCALQUEUES, {"metadata": meta, "spec": {"clusterQueue": name}}

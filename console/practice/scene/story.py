@@ -73,7 +73,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     (
         45,
         Job(
-            "ddp-ablation", "ddp-train", 16, "a4", "medium", "you",
+            "ddp-ablation", "ddp-train", 32, "a4", "medium", "you",
             env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20"},
         ),
     ),
