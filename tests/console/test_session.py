@@ -1,0 +1,332 @@
+"""The session against a server that is killed, refuses, and comes back."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.models.link import LinkState
+from console.session import Session
+from console.settings import Settings
+from console.store import FIELDS
+from tests.apiserver import ApiServer, eventually, forbidden, named, status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
+
+
+@asynccontextmanager
+async def opened(server: ApiServer, folder: Path, *, kinds: Any = None, **settings: Any) -> AsyncIterator[Session]:
+    session = await Session.open(Settings(kubeconfig=server.kubeconfig(folder), **settings), kinds=kinds)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+def state(session: Session, kind: str) -> LinkState:
+    return session.fleet.links[kind].state
+
+
+async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.put(PODS, named("a"))
+        async with opened(server, tmp_path) as session:
+            fleet = await session.listed()
+            assert {link.state for link in fleet.links.values()} == {LinkState.LIVE}
+            assert set(fleet.links) == set(FIELDS)
+            assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
+            assert list(fleet.pods) == [("default", "a")]
+            await eventually(lambda: session.server_version == "v1.36.4-test")
+
+
+async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        assert set((await session.listed()).links) == {"pods"}
+        assert not server.asked(NODES)
+
+
+async def test_pictures_follow_the_cluster(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        await session.listed("pods")
+        server.put(PODS, named("a"))
+        async for fleet in session.snapshots():
+            if fleet.pods:
+                break
+        server.remove(PODS, "a")
+        await eventually(lambda: not session.fleet.pods)
+
+
+async def test_a_server_that_is_down_at_the_start(tmp_path: Path) -> None:
+    server = ApiServer()
+    async with server:
+        pass
+    async with opened(server, tmp_path, kinds=["pods", "workloads"]) as session:
+        await eventually(lambda: state(session, "pods") is LinkState.STALE)
+        link = session.fleet.links["pods"]
+        assert "nothing answers there (connection refused)" in link.why
+        assert link.hint
+        with pytest.raises(Unreachable, match="connection refused"):
+            await session.listed()
+        server.put(PODS, named("a"))
+        async with server:
+            await eventually(lambda: session.fleet.pods and state(session, "workloads") is LinkState.LIVE, 20)
+            assert session.fleet.links["pods"].why == ""
+
+
+async def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        server.put(PODS, named("a"))
+        await eventually(lambda: session.fleet.pods)
+        await server.stop()
+        await eventually(lambda: state(session, "pods") is LinkState.STALE)
+        assert list(session.fleet.pods) == [("default", "a")]
+        server.put(PODS, named("b"))
+        server.remove(PODS, "a")
+        await server.start()
+        await eventually(lambda: list(session.fleet.pods) == [("default", "b")], 20)
+        assert state(session, "pods") is LinkState.LIVE
+        assert len(server.asked(PODS, limit="500")) == 1
+
+
+async def test_a_kind_that_may_not_be_listed_leaves_the_rest(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.refuse[NODES] = forbidden("nodes")
+        async with opened(server, tmp_path, kinds=["nodes", "pods"]) as session:
+            fleet = await session.listed()
+            link = fleet.links["nodes"]
+            assert (link.state, link.hint) == (LinkState.FORBIDDEN, "Ask for `list nodes`.")
+            assert fleet.links["pods"].state is LinkState.LIVE
+
+
+async def test_a_cluster_without_kueue_and_jobset(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.groups.clear()
+        async with opened(server, tmp_path) as session:
+            links = (await session.listed()).links
+            assert (links["workloads"].state, links["jobsets"].state) == (LinkState.ABSENT, LinkState.ABSENT)
+            assert "JobSet is not installed" in links["jobsets"].why
+            assert links["pods"].state is LinkState.LIVE
+
+
+async def test_a_refused_token_is_said(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.tokens = {"another"}
+        path = server.kubeconfig(tmp_path, token="hunter2")
+        session = await Session.open(Settings(kubeconfig=path), kinds=["pods"])
+        try:
+            with pytest.raises(NotLoggedIn) as caught:
+                await session.listed()
+            assert "hunter2" not in f"{caught.value} {session.fleet.links} {session.__dict__}"
+        finally:
+            await session.close()
+
+
+async def test_objects_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.put(PODS, named("good"))
+        server.put(PODS, named("bad", status={"phase": []}))
+        async with opened(server, tmp_path, kinds=["pods"]) as session:
+            fleet = await session.listed()
+            assert list(fleet.pods) == [("default", "good")]
+            assert "1 of them cannot be read, the first default/bad" in fleet.links["pods"].why
+
+
+async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
+    import asyncio
+
+    async def waits(request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    async with ApiServer() as server:
+        server.handlers[PODS] = waits
+        async with opened(server, tmp_path, kinds=["pods"]) as session:
+            with pytest.raises(Unreachable, match="did not list pods within"):
+                await session.listed(timeout=0.2)
+
+
+async def test_another_context_and_namespace(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.put(PODS, named("a"))
+        async with opened(server, tmp_path, kinds=["pods"]) as session:
+            await session.listed()
+            assert (session.context, session.namespace) == ("test", "default")
+            await session.switch(context="other")
+            assert (session.context, session.namespace) == ("other", "team-b")
+            assert list((await session.listed()).pods) == [("default", "a")]
+            assert [each.name for each in session.contexts() if each.current] == ["other"]
+            with pytest.raises(BadKubeconfig):
+                await session.switch(context="nowhere")
+            assert session.context == "other"
+            server.put(PODS, named("b"))
+            await eventually(lambda: len(session.fleet.pods) == 2)
+
+
+async def test_a_namespace_to_which_the_account_is_confined(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.refuse[PODS] = forbidden("pods")
+        for namespace in ("default", "team"):
+            server.put(f"/api/v1/namespaces/{namespace}/pods", named(f"in-{namespace}", namespace))
+        async with opened(server, tmp_path, kinds=["pods"]) as session:
+            assert list((await session.listed()).pods) == [("default", "in-default")]
+            assert session.fleet.links["pods"].why.startswith("only namespace default")
+            await session.switch(namespace="team")
+            await eventually(lambda: list(session.fleet.pods) == [("team", "in-team")])
+
+
+@pytest.mark.parametrize("problem", ["missing", "broken", "context"])
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, problem: str) -> None:
+    async with ApiServer() as server:
+        settings = Settings(kubeconfig=server.kubeconfig(tmp_path))
+        if problem == "missing":
+            settings = replace(settings, kubeconfig=tmp_path / "nowhere")
+        if problem == "broken":
+            (tmp_path / "kubeconfig").write_text("clusters: [")
+        if problem == "context":
+            settings = replace(settings, context="nowhere")
+        with pytest.raises(BadKubeconfig) as caught:
+            await Session.open(settings)
+        assert caught.value.exit_code == 2
+
+
+async def test_pictures_end_with_the_session(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        async for _ in session.snapshots():
+            await session.close()
+        with pytest.raises(Unreachable):
+            await session.manifest("pods", "default", "a")
+
+
+# things done
+
+
+async def test_rights_are_asked_once(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    async def review(request: web.Request) -> web.StreamResponse:
+        attributes = (await request.json())["spec"]["resourceAttributes"]
+        asked.append(attributes)
+        return web.json_response({"status": {"allowed": attributes["verb"] == "get"}}, status=201)
+
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+        server.handlers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = review
+        assert await session.may("get", "pods", subresource="exec", namespace="n")
+        assert await session.may("get", "pods", subresource="exec", namespace="n")
+        assert not await session.may("delete", "jobsets", group="jobset.x-k8s.io")
+        assert asked == [
+            {"verb": "get", "resource": "pods", "namespace": "n", "subresource": "exec"},
+            {"verb": "delete", "resource": "jobsets", "group": "jobset.x-k8s.io"},
+        ]
+
+
+@asynccontextmanager
+async def recording(server: ApiServer, *paths: str) -> AsyncIterator[list[tuple[str, str, Any]]]:
+    """What is asked of these paths besides reading."""
+    done: list[tuple[str, str, Any]] = []
+
+    async def record(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        done.append((request.method, request.path, json.loads(body) if body else None))
+        return web.json_response({})
+
+    for path in paths:
+        server.handlers[path] = record
+    yield done
+
+
+async def test_cordon_and_delete(tmp_path: Path) -> None:
+    pod = "/api/v1/namespaces/default/pods/a"
+    async with (
+        ApiServer() as server,
+        opened(server, tmp_path, kinds=[]) as session,
+        recording(server, "/api/v1/nodes/n1", pod) as done,
+    ):
+        await session.cordon("n1")
+        await session.cordon("n1", on=False)
+        await session.delete_pod("default", "a")
+        assert done == [
+            ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}),
+            ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}),
+            ("DELETE", pod, None),
+        ]
+        assert server.asked("/api/v1/nodes/n1")[0].headers["Content-Type"] == "application/merge-patch+json"
+
+
+async def test_stopping_a_jobset_that_no_release_made(tmp_path: Path) -> None:
+    done: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE":
+            done.append(await request.json())
+        return web.json_response(named("train"))
+
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+        server.handlers[MINE] = answer
+        report = await session.stop_job("default", "train")
+        assert (report.release, report.deleted) == ("", ("JobSet train",))
+        assert [each["propagationPolicy"] for each in done] == ["Foreground"]
+
+
+async def test_stopping_what_is_not_there(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+        server.refuse[MINE] = status(404, 'jobsets.jobset.x-k8s.io "train" not found', reason="NotFound")
+        with pytest.raises(NotFound, match="not found"):
+            await session.stop_job("default", "train")
+
+
+async def test_read_only_changes_nothing(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[], read_only=True) as session:
+        server.requests.clear()
+        for change in (
+            session.cordon("n"),
+            session.delete_pod("n", "p"),
+            session.stop_job("n", "j"),
+            session.exec("n", "p", ["rm"], on_output=print),
+            session.shell("n", "p"),
+        ):
+            with pytest.raises(NotAllowed, match="read-only"):
+                await change
+        assert not [each for each in server.requests if each.path != "/version"]
+
+
+async def test_manifests_hide_what_is_secret(tmp_path: Path) -> None:
+    noise = {"managedFields": [{"manager": "kubectl"}]}
+    secret = {
+        "kind": "Secret",
+        "metadata": {
+            "name": "s",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2"},
+            **noise,
+        },
+        "data": {"password": "aHVudGVyMg=="},
+        "stringData": {"other": "hunter2"},
+    }
+    pod = {"kind": "Pod", "metadata": {"name": "a", **noise}, "spec": {"nodeName": "n🚀"}}
+
+    async with ApiServer() as server, opened(server, tmp_path, kinds=[]) as session:
+        for path, thing in (("secrets/s", secret), ("pods/a", pod)):
+
+            async def answer(request: web.Request, thing: Any = thing) -> web.StreamResponse:
+                return web.json_response(thing)
+
+            server.handlers[f"/api/v1/namespaces/default/{path}"] = answer
+        text = await session.manifest("Secret", "default", "s")
+        assert "password: (hidden)" in text
+        assert "hunter2" not in text
+        assert "aHVudGVyMg" not in text
+        for word in ("pods", "Pod", "POD"):
+            text = await session.manifest(word, "default", "a")
+            assert "n🚀" in text
+            assert "managedFields" not in text
