@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from console.models.fleet import Fleet
+    from console.models.queue import LocalQueue
 
 A_NODE = 8
 """GPUs of one machine."""
@@ -32,7 +33,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 def choices_of(fleet: Fleet, namespace: str) -> dict[str, tuple[str, ...]]:
     """What the cluster has to choose from, by the name in `Field.choices_from`; what is most likely wanted first."""
     doors = [door for (where, _), door in fleet.local_queues.items() if where == namespace]
-    doors.sort(key=lambda door: (bool(door.inactive_reason), -_free(fleet, door.cluster_queue), door.name))
+    doors.sort(key=lambda door: (bool(closed(door, fleet)), -_free(fleet, door.cluster_queue), door.name))
     nodes = [node for node in fleet.nodes.values() if node.gpus]
     levels = [level for topology in fleet.topologies.values() for level in topology.levels]
     return {
@@ -42,6 +43,19 @@ def choices_of(fleet: Fleet, namespace: str) -> dict[str, tuple[str, ...]]:
         "topologylevels": tuple(dict.fromkeys(levels)),
         "priorityclasses": tuple(sorted({each.priority_class for each in fleet.workloads.values()} - {""})),
     }
+
+
+def closed(door: LocalQueue, fleet: Fleet) -> str:
+    """Why a LocalQueue admits nothing at all; empty if it admits."""
+    queue = fleet.cluster_queues.get(("", door.cluster_queue))
+    if queue is None:
+        return f"leads to ClusterQueue {door.cluster_queue}, which does not exist"
+    for each in (door, queue):
+        if each.stop_policy not in {"", "None"}:
+            return f"{each.name} is stopped"
+        if each.inactive_reason:
+            return f"{each.name} is inactive"
+    return ""
 
 
 def _free(fleet: Fleet, cluster_queue: str) -> int:
@@ -97,12 +111,11 @@ def plan_words(plan: LaunchPlan, fields: Sequence[Field], problems: Sequence[Fie
     door = fleet.local_queues.get((plan.namespace, queue))
     if door is None:
         return [*words, Run("  no queue: starts as soon as nodes are free", "waits")]
-    return [*words, *_room(gpus, door.cluster_queue, fleet)]
+    shut = closed(door, fleet)
+    return [*words, Run(f"  {shut}: would wait", "bad")] if shut else [*words, *_room(gpus, door.cluster_queue, fleet)]
 
 
 def _room(gpus: int, cluster_queue: str, fleet: Fleet) -> list[Run]:
-    if ("", cluster_queue) not in fleet.cluster_queues:
-        return []
     account = queue_account(fleet, cluster_queue)
     room = f"  {account.free} of {account.total} GPUs of {cluster_queue} are free"
     if gpus > account.total:
@@ -115,7 +128,7 @@ def _room(gpus: int, cluster_queue: str, fleet: Fleet) -> list[Run]:
 def problems_in(message: str, fields: Sequence[Field]) -> dict[str, str]:
     """The sentences of a refusal that begin with a field's title or name its path, by path."""
     found: dict[str, str] = {}
-    for sentence in message.replace("; ", ". ").split(". "):
+    for sentence in message.split(". "):
         for field in fields:
             if sentence.startswith(f"{field.title} ") or f"{field.path}:" in sentence or f"/{field.path}" in sentence:
                 found.setdefault(field.path, sentence.rstrip("."))

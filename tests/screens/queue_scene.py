@@ -95,8 +95,8 @@ def queue_scene() -> Fleet:
 
 
 def replaced(pod: Pod) -> Pod:
-    """Another pod in the same place, of the next attempt."""
-    return replace(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again", attempt=pod.attempt + 1)
+    """Another pod in the same place, as a Job makes it after one was lost."""
+    return replace(pod, name=f"{pod.name}-again", uid=f"{pod.uid}-again")
 
 
 def table(*busbw: float, finished: bool = False, wrong: int = 0) -> tuple[NcclTest, ...]:

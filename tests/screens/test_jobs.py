@@ -219,7 +219,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
         await until(pilot, lambda: "ended" in screen.log_view.status)
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
         await until(pilot, lambda: "second life" in screen_text(app))
-        assert "attempt 2" in screen_text(app)
+        assert "rank 0 goes on in llama-workload-0-0-x7k0-again" in screen_text(app)
         assert "hello 2" in screen_text(app)
         await pilot.press("greater_than_sign")
         await until(pilot, lambda: "I am rank one" in screen_text(app))

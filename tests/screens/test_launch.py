@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
+from console.launch import Catalogue
+from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan
+from screens.job import JobScreen
+from screens.launch import LaunchScreen
+from screens.modals.launch_look import LaunchLook
+from screens.widgets.launch_words import free_name, plan_words, problems_in
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, queue_scene
+from tests.screens.test_jobs import toasts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from screens.app import ConsoleApp
+
+
+def judge(plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+    """A schema in small: GPUs must be whole nodes, the name must not be empty."""
+    found = []
+    if plan.values.get("gpus", 16) not in {8, 16, 32}:
+        found.append(FieldProblem("gpus", "GPUs must be 8, 16 or 32."))
+    if not plan.name:
+        found.append(FieldProblem("name", "The name is empty."))
+    return tuple(found)
+
+
+def session_of(**answers: Any) -> FakeSession:
+    session = FakeSession(queue_scene())
+    session.answers |= {
+        "recipes": (RECIPE, OTHER), "fields": FIELDS, "problems": judge, "render": MANIFESTS, "launch": "me-nccl",
+        "suggest_name": "llama", **answers,
+    }  # fmt: skip
+    return session
+
+
+async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
+    await pilot.press("5")
+    await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
+    screen = app.screen
+    assert isinstance(screen, LaunchScreen)
+    await pilot.press("enter")
+    await until(pilot, lambda: app.focused is not screen.recipes)
+    return screen
+
+
+async def test_the_main_job_form_look_launch_job() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert screen.form.texts["name"] == "llama-2"  # llama is taken
+        assert screen.form.texts["queue"] == "a4"  # research is stopped
+        await pilot.press("down", "backspace", "backspace", "8", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        assert "kind: JobSet" in screen_text(app)
+        assert "8 GPUs = 1 node of 8" in screen_text(app)
+        assert session.called("launch") == []
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        plan = session.called("launch")[0][0]
+        assert plan == LaunchPlan("nccl-all-reduce", "llama-2", "default", {"gpus": 8, "queue": "a4"})
+        assert session.called("check") == [(plan,)]
+        assert isinstance(app.screen, JobScreen)
+        assert app.screen.key == ("default", "me-nccl")
+        assert app.current_mode == "jobs"
+        assert "me-nccl is launched" in toasts(app)
+
+
+async def test_escape_at_the_look_launches_nothing() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        assert session.called("launch") == []
+
+
+async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("down", "backspace", "2")
+        await until(pilot, lambda: "✗ GPUs" in screen_text(app))
+        assert "must be 8, 16 or 32." in screen_text(app)
+        assert "Needs another value: GPUs." in screen_text(app)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Not yet: GPUs must be 8, 16 or 32." in toasts(app))
+        assert session.called("check") == []
+        await pilot.press("x")
+        await until(pilot, lambda: "must be a whole number" in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("check", BadInput("Queue must exist; a4 was given.")),
+        ("render", ReleaseFailed("Helm could not render.", "Look at the values.")),
+        ("launch", Conflict("The name llama-2 is taken.", "Choose another.")),
+        ("launch", Unreachable("The API server does not answer.", "Try again.")),
+    ],
+)
+async def test_a_refusal_is_told_and_the_form_stays(method: str, error: Exception) -> None:
+    session = session_of(**{method: error})
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        if method == "launch":
+            await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+            await pilot.press("ctrl+s")
+        await until(pilot, lambda: str(error) in toasts(app))
+        await until(pilot, lambda: app.screen is screen)
+        assert screen.form.texts["name"] == "llama-2"
+        if method == "check":
+            await until(pilot, lambda: "✗ Queue" in screen_text(app))
+            assert "exist; a4 was given" in screen_text(app)
+
+
+async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert "env" not in screen.form.texts
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "env" in screen.form.texts)
+        screen.form.go("env")
+        await pilot.press(*"X=2", "enter")
+        await until(pilot, lambda: screen.form.texts["env"].startswith("X=2"))
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "env" not in screen.form.texts)
+        planned = screen._plan()
+        assert planned is not None
+        assert planned[0].values["env"] == {"X": "2"}
+
+
+async def test_each_recipe_keeps_its_own_values() -> None:
+    other = (Field("tries", "Tries", "How often.", FieldKind.INTEGER, 1, group="Job"),)
+    fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
+    async with console(session_of(fields=fields.__getitem__)) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", "8", "escape", "down")
+        await until(pilot, lambda: "tries" in screen.form.texts)
+        assert "gpus" not in screen.form.texts
+        await pilot.press("up")
+        await until(pilot, lambda: screen.form.texts.get("gpus") == "8")
+
+
+async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
+    async with console(session_of(), size=(190, 40)) as (app, pilot, session):
+        await to_form(app, pilot)
+        await until(pilot, lambda: "name: me-nccl" in screen_text(app))
+        await pilot.press("down", "backspace", "2")
+        await until(pilot, lambda: "# Not rendered: GPUs must be" in screen_text(app))
+        assert session.called("launch") == []
+
+
+async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
+    session = session_of()
+    session.answers["recipes"] = ()
+    async with console(session) as (app, pilot, _):
+        await pilot.press("5", "ctrl+s", "ctrl+t", "ctrl+o")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        assert session.called("launch") == []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
+async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
+    async with console(session_of(), size=size) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("ctrl+t", "ctrl+o", "ctrl+o")
+        assert isinstance(app.screen, LaunchScreen)
+
+
+async def test_typing_into_the_whole_form_of_the_chart_is_instant() -> None:
+    catalogue = Catalogue.load()
+    session = session_of(fields=catalogue.fields, problems=catalogue.problems, suggest_name="me-nccl-test")
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "network.nccl.debug" in screen.form.texts)
+        started = time.perf_counter()
+        for _ in range(20):
+            screen._judge()
+        assert (time.perf_counter() - started) / 20 < 0.02
+
+
+def test_a_free_name_counts_on() -> None:
+    fleet = queue_scene()
+    assert free_name("llama", fleet, "default") == "llama-2"
+    assert free_name("llama", fleet, "default", {"llama-2"}) == "llama-3"
+    assert free_name("llama", fleet, "elsewhere") == "llama"
+
+
+def test_sentences_of_a_refusal_find_their_fields() -> None:
+    message = "GPUs must be 8; 12 was given. Queue must exist. Something else is wrong."
+    assert problems_in(message, FIELDS) == {"gpus": "GPUs must be 8; 12 was given", "queue": "Queue must exist"}
+    assert problems_in("at '/env': a token is no text", FIELDS) == {"env": "at '/env': a token is no text"}
+
+
+def test_the_sum_says_whether_there_is_room() -> None:
+    fleet = queue_scene()
+
+    def said(gpus: int, queue: str) -> str:
+        plan = LaunchPlan("nccl-all-reduce", "x", "default", {"gpus": gpus, "queue": queue})
+        return "".join(run.text for run in plan_words(plan, FIELDS, (), fleet))
+
+    assert "16 of 64 GPUs of a4 are free: quota fits now" in said(16, "a4")
+    assert "would wait for 16 more" in said(32, "a4")
+    assert "more than it can ever give" in said(128, "a4")
+    assert "research is stopped: would wait" in said(8, "research")
+    assert "no queue" in said(8, "")
