@@ -45,6 +45,8 @@ class Cluster:
     reader: str
     """The name of the account that may only look."""
     append_log: AppendLog
+    check: Callable[[], None]
+    """Raises when a part of the cluster has died."""
 
 
 def real_cluster(lab: Lab) -> Cluster:
@@ -53,7 +55,7 @@ def real_cluster(lab: Lab) -> Cluster:
         await eventually(lambda: asyncio.to_thread(file.exists), f"{file} is there")
         lab.logs.append(namespace, pod, container, lines)
 
-    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", append)
+    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", append, lab.processes.check)
 
 
 async def _annotate_log(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
@@ -69,17 +71,18 @@ async def _annotate_log(api: Api, namespace: str, pod: str, container: str, line
 @contextmanager
 def practice_cluster(folder: Path) -> Iterator[Cluster]:
     command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+
+        def check() -> None:
+            assert process.poll() is None, f"{' '.join(command)} ended with exit code {process.returncode}"
+
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("KUBECONFIG="):
-                kubeconfig = Path(line.strip().removeprefix("KUBECONFIG="))
-                yield Cluster(
-                    "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), "practice-reader", _annotate_log
-                )
-                break
-        else:
-            raise AssertionError(f"{' '.join(command)} ended with exit code {process.wait()} before it was ready")
+        said = next((line for line in process.stdout if line.startswith("KUBECONFIG=")), None)
+        assert said is not None, f"{' '.join(command)} ended with exit code {process.wait()} before it was ready"
+        kubeconfig = Path(said.strip().removeprefix("KUBECONFIG="))
+        yield Cluster(
+            "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), "practice-reader", _annotate_log, check
+        )
         process.terminate()
 
 

@@ -52,6 +52,7 @@ async def reader(cluster: Cluster) -> AsyncIterator[Api]:
 @pytest.fixture
 async def space(api: Api, cluster: Cluster) -> AsyncIterator[Space]:
     """A namespace of the test's own, empty again afterwards."""
+    cluster.check()
     made = Space(api, cluster, f"contract-{next(NUMBERS)}")
     await made.open()
     yield made

@@ -6,7 +6,7 @@ A test named here must fail there (strict xfail): when the gap closes, the line 
 from __future__ import annotations
 
 EXCEPTIONS: dict[str, str] = {
-    "test_the_exit_code_of_a_command[lab]": "kwok loses the exit code of a command; a real kubelet gives it",
-    "test_a_command_learns_that_its_input_has_ended[lab]": "kwok never closes the input of a command; a real kubelet does",
-    "test_a_followed_log_ends_with_its_container[lab]": "kwok follows the log of an ended pod for ever; a real kubelet ends it",
+    "test_the_exit_code_of_a_command[lab]": "kwok loses the exit code of a command; a kubelet gives it",
+    "test_a_command_learns_that_its_input_has_ended[lab]": "kwok leaves a command's input open; a kubelet closes it",
+    "test_a_followed_log_ends_with_its_container[lab]": "kwok follows the log of an ended pod for ever",
 }

@@ -77,7 +77,8 @@ class Space:
         await self._queue(f"{KUEUE}/clusterqueues", "ClusterQueue", {"name": f"{self.name}-{name}"}, body)
         path = self.path(KUEUE, "localqueues")
         await self._queue(path, "LocalQueue", {"name": name}, {"clusterQueue": f"{self.name}-{name}"})
-        await self.condition(KUEUE, "localqueues", name, "Active")
+        if "stopPolicy" not in spec:
+            await self.condition(KUEUE, "localqueues", name, "Active")
         return name
 
     async def _flavor(self) -> str:

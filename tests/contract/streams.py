@@ -40,12 +40,10 @@ async def run(
     pod: str,
     *argv: str,
     stdin: bytes | None = None,
-    tty: bool = False,
     protocol: str = "v5.channel.k8s.io",
 ) -> Run:
-    asked = [("command", each) for each in argv] + [("stdout", "true"), ("stderr", "false" if tty else "true")]
+    asked = [("command", each) for each in argv] + [("stdout", "true"), ("stderr", "true")]
     asked += [("stdin", "true")] if stdin is not None else []
-    asked += [("tty", "true")] if tty else []
     channels = {STDOUT: b"", STDERR: b"", OUTCOME: b""}
     path = space.path(CORE, f"pods/{pod}/exec")
     async with asyncio.timeout(LIMIT), space.api.socket(path, protocol, asked) as socket:
@@ -61,9 +59,10 @@ async def run(
 
 
 @asynccontextmanager
-async def conversation(space: Space, pod: str, *argv: str) -> AsyncIterator[Stream]:
+async def conversation(space: Space, pod: str, *argv: str, tty: bool = False) -> AsyncIterator[Stream]:
     """A command that goes on: say something to it, hear what it prints."""
     asked = [("command", each) for each in argv] + [("stdin", "true"), ("stdout", "true")]
+    asked += [("tty", "true")] if tty else []
     path = space.path(CORE, f"pods/{pod}/exec")
     async with space.api.socket(path, "v5.channel.k8s.io", asked) as socket:
 

@@ -165,18 +165,11 @@ async def test_the_last_restart_is_the_last(space: Space) -> None:
     assert failed["reason"] == "ReachedMaxRestarts"
 
 
-async def test_a_deleted_rank_is_replaced(space: Space) -> None:
+async def test_a_deleted_rank_counts_as_a_failed_one(space: Space) -> None:
     pods = await started(space)
-    gone = pods[1]["metadata"]
-    await space.api.delete(space.path(CORE, "pods", gone["name"]))
-
-    async def replaced() -> bool:
-        found = await space.items(CORE, "pods", labelSelector=f"{PREFIX}jobset-name=train")
-        running = {pod["metadata"]["uid"] for pod in found if pod["status"].get("phase") == "Running"}
-        return len(running) == 2 and gone["uid"] not in running
-
-    await eventually(replaced, "another pod has the rank")
-    assert condition(await jobset(space), "Failed") == {}
+    await space.api.delete(space.path(CORE, "pods", pods[1]["metadata"]["name"]))
+    failed = await space.condition(JOBSETS, "jobsets", "train", "Failed")
+    assert failed["reason"] == "ReachedMaxRestarts"
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
@@ -204,6 +197,7 @@ async def test_orphans_stay(space: Space) -> None:
     (job,) = await space.jobs("train")
     assert "ownerReferences" not in job["metadata"]
     await space.api.delete(space.path(BATCH, "jobs", "train-workers-0"), propagationPolicy="Background")
+    await space.api.delete(space.path(KUEUE, "workloads"))
 
 
 async def test_a_deletion_answers_with_what_it_deleted(space: Space) -> None:

@@ -62,6 +62,12 @@ class Processes:
                 continue
             raise self.failure(name, f"ended with exit code {code}")
 
+    def check(self) -> None:
+        """Raise for a program that has ended by itself."""
+        for name, process in self.running.items():
+            if process.poll() is not None:
+                raise self.failure(name, f"ended with exit code {process.returncode}")
+
     def failure(self, name: str, what: str) -> LabError:
         log = self.logs / f"{name}.log"
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
