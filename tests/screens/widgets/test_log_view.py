@@ -59,7 +59,7 @@ async def test_space_pauses_and_the_status_says_so() -> None:
     async with log(100) as (lines, pilot, view):
         await pilot.press("space")
         assert not lines.follow
-        foot = str(view.query_one(".log-foot").render())  # type: ignore[attr-defined]
+        foot = str(view.query_one(".log-foot").render())
         assert "paused" in foot
         assert "100 lines" in foot
 
