@@ -229,16 +229,18 @@ def _merge(live: Any, applied: Any, path: Path) -> Any:
 
 
 def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
-    """Return applied items in their order, each behind what stood before it and is not applied."""
-    waiting = list(before)
+    """Return applied items in their order, and those only others have where they stood, ahead of new ones."""
+    others, applied = list(before), list(merged)
     items: list[Any] = []
-    for step, item in merged.items():
-        if step in waiting:
-            ahead = waiting[: waiting.index(step)]
-            items += [before[other] for other in ahead if other not in merged]
-            waiting = [other for other in waiting if other not in ahead and other != step]
-        items.append(item)
-    return items + [before[step] for step in waiting if step not in merged]
+    while others or applied:
+        if others and others[0] not in merged:
+            items.append(before[others.pop(0)])
+        elif applied:
+            step = applied.pop(0)
+            items.append(merged[step])
+            if step in others:
+                others.remove(step)
+    return items
 
 
 def _remove(obj: Object, steps: FieldPath) -> None:

@@ -56,7 +56,7 @@ def conform(served: Served, obj: Object, *, keep_empty: bool = False) -> list[st
     root = type_name(served.api_version, served.resource.kind)
     if root not in types():
         return []
-    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")), keep_empty or served.resource.custom)
+    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")), keep_empty)
     walk.struct(obj, root, "")
     return walk.unknown
 
@@ -77,14 +77,16 @@ class _Walk:
             if key not in fields:
                 self.unknown.append(place)
                 del obj[key]
-            elif obj[key] is None or (not obj[key] and self._vanishes(key, fields[key])):
+            elif obj[key] is None or (not obj[key] and self._vanishes(key, fields[key], kind)):
                 del obj[key]
             else:
                 self.value(obj[key], fields[key], place, kind)
 
-    def _vanishes(self, key: str, kind: str) -> bool:
+    def _vanishes(self, key: str, kind: str, owner: str) -> bool:
         """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
-        return kind.startswith(("[]", "{}")) and not self.keep_empty and key not in _KEPT_WHEN_EMPTY
+        if self.keep_empty or not kind.startswith(("[]", "{}")) or key in _KEPT_WHEN_EMPTY:
+            return False
+        return owner == "meta.ObjectMeta" or not self.served.resource.custom
 
     def value(self, value: Any, kind: str, path: str, owner: str) -> None:
         if kind.startswith("[]"):

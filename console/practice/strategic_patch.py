@@ -54,7 +54,7 @@ def _merge_field(merged: dict[str, Any], key: str, value: Any, path: Path) -> No
 
 def _merge_list(target: list[Any], change: list[Any], path: Path) -> list[Any]:
     if is_set(path):
-        return [*target, *(item for item in change if item not in target)]
+        return sorted({*target, *change})
     key = strategic_key(path)
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in change):
         return [item for item in change if "$patch" not in item]
