@@ -89,9 +89,14 @@ class FleetScreen(LiveScreen):
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.gpus_total]
+        held: Counter[Holder] = Counter()
+        for pool in self._floors:
+            held.update(dict(pool.floor.holders))
+        self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
         self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
 
     _floors: Sequence[Pool] = ()
+    _holders: Sequence[tuple[Holder, int]] = ()
 
     @on(ResourceTable.Highlighted)
     def _show_pool(self) -> None:
@@ -102,11 +107,7 @@ class FleetScreen(LiveScreen):
 
     @on(FloorMap.Moved)
     def _show_key(self) -> None:
-        held: Counter[Holder] = Counter()
-        for pool in self._floors:
-            held.update(dict(pool.floor.holders))
-        holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
-        jobs = legend(holders, self.size.width - 4, self.app.job_ink, self.map.glyph)
+        jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph)
         self.key.lines = (tuple(jobs), tuple(self._about()))
 
     def _about(self) -> list[Run]:

@@ -30,17 +30,23 @@ def pod_summary(pods: list[Pod]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+class AllPods(PodTable):
+    """Pods of the whole cluster, by name."""
+
+    SORTED_BY = "NAME"
+
+
 class PodsScreen(PodActions):
     """All pods, found by typing."""
 
     KINDS = ("pods",)
-    table = getters.query_one(PodTable)
+    table = getters.query_one(AllPods)
     summary = getters.query_one(SummaryLine)
 
     def body(self) -> ComposeResult:
         """A line of figures and the table."""
         yield SummaryLine()
-        yield PodTable()
+        yield AllPods()
 
     def show_fleet(self, fleet: Fleet) -> None:
         """All pods."""

@@ -13,6 +13,8 @@ from screens.wording import Cell, Run, age
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+SENTENCE = 40
+"""Columns that a sentence at the end of a line is worth."""
 RowT = TypeVar("RowT")
 GAP = 2
 EXTRA = 5
@@ -119,4 +121,6 @@ def _least(column: Column[RowT], want: int) -> int:
 
 
 def _wanted(column: Column[RowT], want: int) -> int:
-    return column.floor if column.fill or column.drawn else max(column.floor, min(column.most, want))
+    if column.drawn:
+        return column.floor
+    return max(column.floor, min(SENTENCE if column.fill else column.most, want))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -69,12 +69,14 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._inks: Mapping[str, str] = {}
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
+        self._numbers: dict[str, int] = {}
         self._cursor = ""
         self._label = 0
         self._pips = 0
         self._place = (0, 0)
         self._rows = 1
         self._starts = [0]
+        self._drawn: dict[int, Strip] = {}
 
     def show_floors(self, floors: Sequence[tuple[tuple[Run, ...], Floor]], ink_of: Callable[[str], str]) -> None:
         """Show these pools' floors under their headings; `ink_of` gives the ink of a holder's uid."""
@@ -95,12 +97,8 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     @property
     def host(self) -> Host | None:
         """The host under the cursor."""
-        return next((spot.host for spot in self._spots if spot.host.node.name == self._cursor), None)
-
-    @property
-    def letters(self) -> bool:
-        """Whether jobs are told apart by letters, because there are no colours."""
-        return bool(self.app.no_color)
+        index = self._index()
+        return self._spots[index].host if index is not None else None
 
     def pip(self, pip: Pip, host: Host) -> Run:
         """One GPU as one glyph."""
@@ -111,9 +109,15 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         uid = pip.holder.uid if pip.holder else ""
         return Run(self.glyph(uid), self._inks.get(uid, "dim"))
 
+    def _pips_of(self, host: Host) -> list[Run]:
+        """Its GPUs, neighbours that look the same as one run: a thousand hosts are redrawn in no time."""
+        return [
+            Run(run.text * len(list(same)), run.ink) for run, same in groupby(self.pip(pip, host) for pip in host.pips)
+        ]
+
     def glyph(self, uid: str) -> str:
-        """The mark of a holder."""
-        if not self.letters:
+        """The mark of a holder: without colours a letter of its own tells it from others."""
+        if not self.app.no_color:
             return "■"
         order = list(self._inks)
         return chr(ord("a") + order.index(uid) % 26) if uid in order else "?"
@@ -144,6 +148,8 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             for number, line in enumerate(lines)
             for index, host in enumerate(line.hosts)
         ]
+        self._drawn = {}
+        self._numbers = {spot.host.node.name: number for number, spot in enumerate(self._spots)}
         if self.host is None:
             self._cursor = self._spots[0].host.node.name if self._spots else ""
         self.virtual_size = Size(width, self._starts[-1])
@@ -187,14 +193,28 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """One line of hosts."""
         at = y + self.scroll_offset.y
-        width = self.size.width
         if at >= self._starts[-1]:
-            return Strip.blank(width, self.rich_style)
-        index = bisect_right(self._starts, at) - 1
-        line, part = self._lines[index], at - self._starts[index]
-        back = self.rich_style.background_style
+            return Strip.blank(self.size.width, self.rich_style)
+        index = self._index()
+        if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._rows:
+            return self._strip(at)
+        strip = self._drawn.get(at)
+        if strip is None:
+            strip = self._drawn[at] = self._strip(at)
+        return strip
+
+    def notify_style_update(self) -> None:
+        """Textual's call after a change of theme or class."""
+        super().notify_style_update()
+        self.__dict__["_drawn"] = {}
+
+    def _strip(self, at: int) -> Strip:
+        width = self.size.width
+        number = bisect_right(self._starts, at) - 1
+        line, part = self._lines[number], at - self._starts[number]
         if line.heading:
             return Strip(fit_runs([Run("  "), *line.heading], width, self._on(self.ground("head"))))
+        back = self.rich_style.background_style
         block, subblock = self._place
         names = [Run(f"  {fit(line.block, block)} ", "head"), Run(f"{fit(line.subblock, subblock)}  ", "dim")]
         segments = fit_runs([] if part else names, self._left, self._on(back))
@@ -210,7 +230,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             back = self.rich_style.background_style if part == 2 else back
             return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
         runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
-        runs += [host_mark(host), *(self.pip(pip, host) for pip in host.pips)]
+        runs += [host_mark(host), *self._pips_of(host)]
         return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
 
     @property
@@ -226,7 +246,9 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             return f"{len(names)} jobs"
         if names:
             return names[0]
-        return "cordoned" if host.node.cordoned else "" if host.free else "faulty" if host.node.faults else ""
+        if host.node.faults:
+            return "faulty"
+        return "cordoned" if host.node.cordoned else ""
 
     # moving
 
@@ -261,14 +283,16 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
                     self.action_open()
 
     def _index(self) -> int | None:
-        return next((n for n, spot in enumerate(self._spots) if spot.host.node.name == self._cursor), None)
+        return self._numbers.get(self._cursor)
 
     def _point(self, index: int) -> None:
-        spot = self._spots[index]
+        before, spot = self._index(), self._spots[index]
         self._cursor = spot.host.node.name
         height = max(1, self.size.height)
         top = self.scroll_offset.y
         if not top <= spot.y < top + height:
             self.scroll_to(y=spot.y if spot.y < top else spot.y - height + 1, animate=False)
-        self.refresh()
+        for number in {index, before if before is not None else index}:
+            y = self._spots[number].y - self.scroll_offset.y
+            self.refresh(Region(0, y, self.size.width, self._rows))
         self.post_message(self.Moved(spot.host))

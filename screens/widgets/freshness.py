@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.models.link import Link, LinkState
-from screens.wording import Run, freshness, sentence
+from screens.wording import Run, duration, freshness, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STEP = 5
+"""Seconds by which the age of a live picture is told: it says little, and need not be painted every second."""
 GLYPHS = {
     LinkState.LIVE: Run("●", "ok"),
     LinkState.LISTING: Run("◐", "waits"),
@@ -34,7 +36,8 @@ def freshness_runs(links: Sequence[Link], now: float, *, trouble: str = "") -> l
 
 def _age(links: Sequence[Link], now: float) -> list[Run]:
     heard = max((link.heard for link in links), default=0.0)
-    return [Run(f", heard {freshness(now - heard)} ago", "dim")] if heard else []
+    quiet = (now - heard) // STEP * STEP
+    return [Run(f", heard {duration(quiet)} ago", "dim")] if heard and quiet else []
 
 
 def _phrase(state: LinkState, links: Sequence[Link], known: Sequence[Link], now: float) -> list[Run]:

@@ -60,6 +60,17 @@ class TitleBar(Inked):
 
     def render_line(self, y: int) -> Strip:
         """The line, left part cut when both do not fit."""
+        self._painted = self._strip()
+        return self._painted
+
+    def tick(self) -> None:
+        """Let the age go on; painted only if the words change."""
+        if self.is_mounted and self._strip() != self._painted:
+            self.refresh()
+
+    _painted: Strip | None = None
+
+    def _strip(self) -> Strip:
         width = self.size.width
         right = self._right(width)
         right_width = sum(cell_len(run.text) for run in right)
@@ -79,10 +90,6 @@ class TitleBar(Inked):
 
     def _on(self, ground: Style) -> InkOf:
         return lambda ink: ground + self.ink(ink)
-
-    def tick(self) -> None:
-        """Let the age go on."""
-        self.refresh()
 
     async def _on_click(self, event: events.Click) -> None:
         left = len(self.NAME)

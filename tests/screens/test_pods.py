@@ -39,7 +39,7 @@ async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "llama-70b-workload-0-0-x7k0" in screen_text(app))
+        await until(pilot, lambda: "dpo-[b]-workload-0-0-x7k0" in screen_text(app))
         assert "may restart all its ranks" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
@@ -47,7 +47,7 @@ async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: session.called("delete_pod") == [("default", "llama-70b-workload-0-0-x7k0")])
+        await until(pilot, lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
 
 
 async def test_marked_pods_go_together() -> None:
@@ -66,7 +66,7 @@ async def test_what_is_deleted_is_what_was_under_the_cursor_when_the_key_was_pre
         session.show(pods={("a", "a-new-one"): Pod("a", "a-new-one", created=time.time()), **pods})
         await pilot.pause()
         await pilot.press("y")
-        await until(pilot, lambda: session.called("delete_pod") == [("default", "llama-70b-workload-0-0-x7k0")])
+        await until(pilot, lambda: session.called("delete_pod") == [("default", "dpo-[b]-workload-0-0-x7k0")])
 
 
 async def test_a_pod_has_a_page_with_containers_and_events() -> None:
@@ -98,7 +98,7 @@ async def test_a_pod_that_goes_while_its_page_is_open() -> None:
 
 async def test_its_log_is_followed() -> None:
     session = FakeSession(scene())
-    session.logs["default", "llama-70b-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
+    session.logs["default", "dpo-[b]-workload-0-0-x7k0"] = [LogLine(1.0, f"iteration {n}") for n in range(200)]
     async with console(session) as (app, pilot, _):
         await pilot.press("4", "l")
         await until(pilot, lambda: isinstance(app.screen, LogScreen))
@@ -119,7 +119,7 @@ async def test_its_yaml() -> None:
         await pilot.press("4", "y")
         await until(pilot, lambda: isinstance(app.screen, ManifestScreen))
         await until(pilot, lambda: "kind: Pod" in screen_text(app))
-        assert session.called("manifest") == [("Pod", "default", "llama-70b-workload-0-0-x7k0")]
+        assert session.called("manifest") == [("Pod", "default", "dpo-[b]-workload-0-0-x7k0")]
 
 
 @pytest.mark.parametrize("empty", [True, False])
