@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     tour = command(
         "tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen"
     )
-    tour.add_argument("folder", nargs="?", type=Path, help="where the screenshots go (default: ./tour)")
+    tour.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
     return parser
 
 
