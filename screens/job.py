@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher
 
 from console.errors import ConsoleError
+from console.models.ranks import first_failure
 from screens.base import LiveScreen
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
@@ -82,8 +83,7 @@ class JobScreen(LiveScreen):
     def __init__(self, namespace: str, name: str, tab: str = "ranks") -> None:
         super().__init__()
         self.key = namespace, name
-        self.rank = 0
-        """Rank whose log is shown and whose pod a shell opens in."""
+        self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
         self._followed: tuple[str, int] = ("", 0)
@@ -116,6 +116,11 @@ class JobScreen(LiveScreen):
         self.query_one("#caption", SentenceLine).runs = (Run("── ", "faint"), Run("latest events", "head"))
         self.action_tab(self._first_tab)
 
+    @property
+    def rank(self) -> int:
+        """Rank whose log is shown and whose pod a shell opens in; at first the one that failed first, if any did."""
+        return self._rank or 0
+
     # the picture
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -123,8 +128,11 @@ class JobScreen(LiveScreen):
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
             self._line = JobLine(jobset, fleet)
+            if self._rank is None:
+                first = first_failure(jobset, fleet)
+                self._rank = first.number if first else 0
         line = self._line
-        self.header.runs = tuple(head(line, self.key, gone=jobset is None, short=self.size.width < 100))
+        self.header.runs = tuple(head(line, self.key, gone=jobset is None, short=self.size.width < 125))
         self.reason.runs = tuple(told(line, gone=jobset is None))
         if line is None:
             self._show_tabs(0)
@@ -132,7 +140,10 @@ class JobScreen(LiveScreen):
             self.log_view.status = self.nccl.waiting
             return
         rows: dict[RowKey, Rank] = {(str(rank.number),): rank for rank in line.ranks}
+        began = self.ranks.cursor is None
         self.ranks.show_rows(rows, fleet.links.get("pods"))
+        if began:
+            self.ranks.move_to((str(self.rank),))
         self.matrix.display = len(line.ranks) > FEW
         self.matrix.cells = tuple(RankCell(rank.number, rank_glyph(rank)) for rank in line.ranks)
         told_events = events_of(line)
@@ -160,7 +171,7 @@ class JobScreen(LiveScreen):
         if not self._log_open:
             return
         pod = self._pod(line)
-        waits = rank_waits(self.rank, pod)
+        waits = rank_waits(self.rank, pod, over=line.jobset.finished)
         if pod is None or waits:
             self.log_view.status = waits
             return
@@ -277,7 +288,7 @@ class JobScreen(LiveScreen):
     def _choose(self, rank: int) -> None:
         if rank == self.rank:
             return
-        self.rank = rank
+        self._rank = rank
         self._followed = ("", 0)
         self.workers.cancel_group(self, "log")
         self.log_view.lines.clear()

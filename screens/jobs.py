@@ -12,7 +12,7 @@ from screens.base import LiveScreen
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
 from screens.widgets.column import Column, since
-from screens.widgets.job_line import JobLine, attempt_cell, last_cell, place_words, ranks_cell, state_cell
+from screens.widgets.job_line import JobLine, attempt_cell, last_cell, place_words, ranks_cell, reasons, state_cell
 from screens.widgets.notice import Notice
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -109,12 +109,10 @@ class JobsScreen(LiveScreen):
             self.reason.runs = ()
             return
         runs = [wording.job_glyph(line.jobset.state), Run(f" {line.jobset.name} ", "strong"), Run(line.jobset.state)]
-        for words in (line.why.sentence, line.jobset.failure, place_words(line)):
-            if words and wording.sentence(words) not in "".join(run.text for run in runs):
-                runs.append(Run(f"  {wording.sentence(words)}"))
-        api_text = wording.sentence(line.why.api_text)
-        if api_text and api_text not in line.why.sentence:
-            runs.append(Run(f"  In the cluster's words: “{api_text}”", "dim"))
+        sentence, own = reasons(line)
+        runs += [Run(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
+        if own:
+            runs.append(Run(f"  In the cluster's words: “{own}”", "dim"))
         self.reason.runs = tuple(runs)
 
     @on(ResourceTable.Opened)

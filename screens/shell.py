@@ -24,7 +24,7 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
         try:
             # Drawing stops as well: what is drawn while suspended fills a queue that nobody empties.
             with app.batch_update(), app.suspend():
-                sys.stdout.write(f"a4: shell in {pod}; exit or ctrl-d comes back\r\n")
+                sys.stdout.write(f"a4: shell in {pod}; exit or ctrl-d comes back\n")
                 sys.stdout.flush()
                 try:
                     code = await session.shell(namespace, pod, container=container)

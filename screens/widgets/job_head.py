@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.models.job import JobState
 from console.models.ranks import first_failure
 from screens import wording
-from screens.widgets.job_line import attempt_cell, failure_words, place_words, ranks_cell, state_cell
+from screens.widgets.job_line import attempt_cell, failure_words, place_words, ranks_cell, reasons, state_cell
 from screens.widgets.line import runs_of
 from screens.wording import Run
 
@@ -59,13 +59,11 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
         where = f" on {first.node}" if first.node else ""
         runs.append(Run(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
-    for words in (line.why.sentence, line.jobset.failure):
-        clean = wording.sentence(words)
-        if clean and clean not in "".join(run.text for run in runs):
-            runs.append(Run(f"{clean} "))
-    api_text = wording.sentence(line.why.api_text)
-    if api_text and api_text not in line.why.sentence:
-        runs.append(Run(f"“{api_text}”", "dim"))
+    sentence, own = reasons(line)
+    if sentence and first is None:
+        runs.append(Run(f"{sentence} "))
+    if own:
+        runs.append(Run(f"“{own}”", "dim"))
     if not runs:
         runs.append(Run(_well(line), "dim"))
     return runs
@@ -78,10 +76,14 @@ def _well(line: JobLine) -> str:
     return f"All is well, {place}." if place else "All is well."
 
 
-def rank_waits(rank: int, pod: Pod | None) -> str:
-    """What the log of a rank waits for; empty once its container has started."""
+def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
+    """What the log of a rank waits for; empty once its container has started; `over`: no pod will come any more."""
     if pod is None:
-        return f"rank {rank} waits for its pod"
+        return (
+            f"rank {rank} has no pod any more, and its log is gone with it"
+            if over
+            else f"rank {rank} waits for its pod"
+        )
     main = pod.main
     if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
         return ""

@@ -94,6 +94,13 @@ def place_words(line: JobLine) -> str:
     return f"on {hosts} of {where}" if where else f"on {hosts}"
 
 
+def reasons(line: JobLine) -> tuple[str, str]:
+    """Why it is as it is: our sentence, and the controller's own where that says more."""
+    told = wording.sentence(line.why.sentence)
+    own = wording.sentence(line.why.api_text or line.jobset.failure)
+    return told, "" if own and own in told else own
+
+
 def last_cell(line: JobLine) -> Cell:
     """What matters most about it now: why it waits, what failed first, or where it runs."""
     state = line.jobset.state

@@ -28,7 +28,7 @@ def rank_glyph(rank: Rank) -> Run:
 
 def _status(rank: Rank) -> Cell:
     glyph = rank_glyph(rank)
-    word = rank.status if rank.pod else "no pod yet"
+    word = rank.status if rank.pod else "no pod"
     return [glyph, Run(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
 
 
@@ -55,7 +55,7 @@ def rank_columns(width: int) -> Sequence[Column[Rank]]:
         Column("RANK", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
         Column("POD", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
-        Column("NODE", _node(max(16, width // 4)), least=8, sort=lambda rank: rank.node),
+        Column("NODE", _node(max(16, width // 5)), least=8, sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
         Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
                right=True, drop=2),

@@ -30,9 +30,9 @@ def yaml_runs(text: str) -> list[Run]:
 class YamlText(LogLines):
     """The text; it begins at its first line and stays where it is."""
 
-    DEFAULT_CSS: ClassVar[str] = (
-        "YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }"
-    )
+    DEFAULT_CSS: ClassVar[str] = """
+    YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def show(self, text: str) -> None:

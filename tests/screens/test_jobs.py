@@ -188,12 +188,15 @@ async def test_without_jobs_it_says_why(link: Link, words: str) -> None:
 
 
 async def test_job_header_ranks_and_first_failure() -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
         await to_job(app, pilot, "sweep")
         text = screen_text(app)
         assert "✗ failed" in text
         assert "First failure: rank 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
-        assert "137" in text
+        assert text.count("jobset failed") == 1
+        await until(pilot, lambda: "Log rank 1" in screen_text(app))  # the one that failed first
+        await pilot.press("l")
+        await until(pilot, lambda: [call[1] for call in session.called("follow_log")] == ["sweep-workload-0-1-x7k1"])
 
 
 async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
