@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound
 from console.models.access import StopReport
+from console.models.link import LinkState
 from console.watched import WatchedCluster
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
     from console.models.log import LogLine
     from console.models.nccl import NcclTest
+    from console.models.pod import Pod
     from console.settings import Settings
 
 _MAY_AGAIN = 60.0
@@ -210,16 +212,15 @@ class Session(WatchedCluster):
 
     async def nccl(self, namespace: str, jobset: str) -> AsyncGenerator[tuple[NcclTest, ...], None]:
         """Tests that a JobSet's rank 0 prints, as they grow, over restarts, until the JobSet has ended."""
-        from console.models.ranks import ranks
         from console.parsers.nccl import NcclParser
 
         done: set[tuple[str, int]] = set()
         async with aclosing(self._store.snapshots()) as pictures:
-            async for fleet in pictures:
-                found = fleet.jobsets.get((namespace, jobset))
-                pod = next((each.pod for each in ranks(found, fleet) if each.pod), None) if found else None
-                run = (pod.uid, pod.restarts) if pod else ("", 0)
-                if pod and pod.main and run not in done and pod.main.state != "waiting":
+            async for _ in pictures:
+                pod = self._first_rank(namespace, jobset)
+                while pod and pod.main and (run := (pod.uid, pod.restarts)) not in done:
+                    if pod.main.state == "waiting":
+                        break
                     done.add(run)
                     parser = NcclParser()
                     async with aclosing(self.follow_log(namespace, pod.name, container=pod.main.name)) as lines:
@@ -228,5 +229,15 @@ class Session(WatchedCluster):
                                 yield parser.tests
                     if parser.close():
                         yield parser.tests
-                elif found is None or found.finished:
+                    pod = self._first_rank(namespace, jobset)
+                found = self.fleet.jobsets.get((namespace, jobset))
+                listing = self.fleet.links["jobsets"].state is LinkState.LISTING
+                if (found is None and not listing) or (found and found.finished):
                     return
+
+    def _first_rank(self, namespace: str, jobset: str) -> Pod | None:
+        """The pod that fills the first rank now."""
+        from console.models.ranks import ranks
+
+        found = self.fleet.jobsets.get((namespace, jobset))
+        return next((rank.pod for rank in ranks(found, self.fleet) if rank.pod), None) if found else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +21,8 @@ from tests.apiserver import ApiServer, eventually, forbidden, named, status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 MINE = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/train"
@@ -144,8 +146,6 @@ async def test_objects_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 async def test_a_list_that_takes_too_long(tmp_path: Path) -> None:
-    import asyncio
-
     async def waits(request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError("never")
@@ -330,3 +330,66 @@ async def test_manifests_hide_what_is_secret(tmp_path: Path) -> None:
             text = await session.manifest(word, "default", "a")
             assert "n🚀" in text
             assert "managedFields" not in text
+
+
+# the table of a benchmark
+
+
+def rank(name: str, uid: str, phase: str, index: int = 0) -> dict[str, Any]:
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "train",
+        "jobset.sigs.k8s.io/jobset-uid": "js",
+        "jobset.sigs.k8s.io/replicatedjob-name": "workload",
+        "jobset.sigs.k8s.io/job-index": "0",
+        "batch.kubernetes.io/job-completion-index": str(index),
+    }
+    state = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": uid, "labels": labels},
+        "spec": {"nodeName": "n", "containers": [{"name": "workload"}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "workload", "state": state}]},
+    }
+
+
+def train(**status: Any) -> dict[str, Any]:
+    spec = {"replicatedJobs": [{"name": "workload", "template": {"spec": {"parallelism": 2}}}]}
+    return {"metadata": {"name": "train", "namespace": "default", "uid": "js"}, "spec": spec, "status": status}
+
+
+async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: Path) -> None:
+    recording = (FIXTURES / "nccl_all_gather.txt").read_bytes().splitlines()
+
+    async def log(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"".join(b"2026-11-21T07:00:00.000000001Z " + line + b"\n" for line in recording))
+
+    async with ApiServer() as server:
+        pod = rank("train-0", "p0", "Succeeded")
+        server.put(JOBSETS, train())
+        server.put(PODS, rank("train-1", "p1", "Running", 1))
+        server.put(PODS, pod)
+        server.handlers["/api/v1/namespaces/default/pods/train-0/log"] = log
+
+        async def describe(request: web.Request) -> web.StreamResponse:
+            return web.json_response(pod)
+
+        server.handlers["/api/v1/namespaces/default/pods/train-0"] = describe
+        async with opened(server, tmp_path, kinds=["pods", "jobsets"]) as session:
+            tables: list[Any] = []
+
+            async def read() -> None:
+                async for tests in session.nccl("default", "train"):
+                    tables.append(tests)
+
+            reading = asyncio.create_task(read())
+            await eventually(lambda: tables and tables[-1][0].finished)
+            rows = [len(tests[0].rows) for tests in tables]
+            assert rows == sorted(rows)
+            assert (rows[0], rows[-1] > 3) == (0, True)
+            assert not reading.done()
+            server.put(JOBSETS, train(terminalState="Completed"))
+            await asyncio.wait_for(reading, 5)
+
+
+async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods", "jobsets"]) as session:
+        assert [tests async for tests in session.nccl("default", "nothing")] == []
