@@ -42,7 +42,7 @@ class FilterLine(Horizontal):
 
     DEFAULT_CSS = """
     FilterLine {
-        dock: bottom; height: 1; offset-y: -1; background: $surface; color: $foreground;
+        height: 1; background: $surface; color: $foreground;
         & > .slash { width: 3; color: $accent; padding: 0 1; }
         & > .found { width: auto; color: $ink-dim; padding: 0 1; }
         & > FilterInput { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }

@@ -132,3 +132,12 @@ async def test_figures_over_the_list(empty: bool) -> None:
         else:
             assert "15 pods" in screen_text(app)
             assert "1 CrashLoopBackOff" in screen_text(app)
+
+
+async def test_the_filter_line_hides_no_row() -> None:
+    async with console(size=(80, 10)) as (app, pilot, _):
+        await pilot.press("4", "slash", "enter", "slash", *"e", "enter", "end")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
+        await until(pilot, lambda: f"▸ {screen.table.shown[-1][1]}" in screen_text(app))
