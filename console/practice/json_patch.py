@@ -30,6 +30,8 @@ def json_patch(target: Object, operations: Any) -> Object:
     root: Object = {"": target}
     for one in operations:
         _operate(root, one)
+    if not isinstance(root[""], dict):
+        raise bad_request("the patch leaves no object")
     return dict(root[""])
 
 

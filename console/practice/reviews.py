@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.practice.refusal import Object, bad_request
+from console.practice.schema import conform_request
 
 if TYPE_CHECKING:
     from console.practice.authn import Account, Rule
+    from console.practice.refusal import Object
     from console.practice.serving import Target
 
 _REVIEWS = {
@@ -24,9 +25,8 @@ def is_review(target: Target) -> bool:
 
 def review(target: Target, body: Any, account: Account) -> Object:
     """Return the question with its answer as status."""
-    if not isinstance(body, dict):
-        raise bad_request("the object provided is unrecognized (must be of type Object)")
     kind = _REVIEWS[target.group, target.plural]
+    body = conform_request(body, f"{target.group}/v1", kind)
     spec = body.get("spec") or {}
     status: Object
     if kind == "SelfSubjectAccessReview":

@@ -12,6 +12,7 @@ from console.practice.refusal import ApiError, Cause, Object, bad_request, inval
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.practice.resources import Resource
     from console.practice.serving import Served
 
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
@@ -56,16 +57,29 @@ def conform(served: Served, obj: Object, *, keep_empty: bool = False) -> list[st
     root = type_name(served.api_version, served.resource.kind)
     if root not in types():
         return []
-    walk = _Walk(served, str(obj.get("metadata", {}).get("name", "")), keep_empty)
+    meta = obj.get("metadata")
+    name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
+    walk = _Walk(served.version, served.resource.kind, served.resource, name, keep_empty)
     walk.struct(obj, root, "")
     return walk.unknown
 
 
+def conform_request(body: Any, api_version: str, kind: str) -> Object:
+    """Return the body of a request that is no stored object, such as DeleteOptions; ApiError 400 for wrong types."""
+    if not isinstance(body, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    walk = _Walk(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
+    walk.struct(body, type_name(api_version, kind), "")
+    return body
+
+
 @dataclass(slots=True)
 class _Walk:
-    """One object on its way through the tables."""
+    """One object on its way through the tables; ``resource`` is None when it is no stored one."""
 
-    served: Served
+    version: str
+    kind: str
+    resource: Resource | None
     name: str
     keep_empty: bool
     unknown: list[str] = field(default_factory=list)
@@ -86,7 +100,7 @@ class _Walk:
         """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
         if self.keep_empty or not kind.startswith(("[]", "{}")) or key in _KEPT_WHEN_EMPTY:
             return False
-        return owner == "meta.ObjectMeta" or not self.served.resource.custom
+        return owner == "meta.ObjectMeta" or self.resource is None or not self.resource.custom
 
     def value(self, value: Any, kind: str, path: str, owner: str) -> None:
         if kind.startswith("[]"):
@@ -108,24 +122,22 @@ class _Walk:
             self.struct(value, kind, path)
 
     def _wrong(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
-        return (
-            self._wrong_custom(value, kind, path)
-            if self.served.resource.custom
-            else self._wrong_built_in(value, kind, path, owner)
-        )
+        if self.resource is not None and self.resource.custom:
+            return self._wrong_custom(self.resource, value, kind, path)
+        return self._wrong_built_in(value, kind, path, owner)
 
-    def _wrong_custom(self, value: Any, kind: str, path: str) -> ApiError:
+    def _wrong_custom(self, resource: Resource, value: Any, kind: str, path: str) -> ApiError:
         if kind == "quantity" and isinstance(value, str):
             text = f"Invalid value: \"{value}\": {path} in body should match '{_CRD_QUANTITY}'"
-            return invalid(self.served.resource, self.name, [Cause(path, text, "FieldValueInvalid")])
+            return invalid(resource, self.name, [Cause(path, text, "FieldValueInvalid")])
         given = _word(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
         wanted = "array" if kind.startswith("[]") else _OPENAPI.get(kind, "string" if kind in _CHECKS else "object")
         text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
-        return invalid(self.served.resource, self.name, [Cause(path, text, "FieldValueTypeInvalid")])
+        return invalid(resource, self.name, [Cause(path, text, "FieldValueTypeInvalid")])
 
     def _wrong_built_in(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
-        name = self.served.resource.kind
-        head = f'{name} in version "{self.served.version}" cannot be handled as a {name}: '
+        name = self.kind
+        head = f'{name} in version "{self.version}" cannot be handled as a {name}: '
         if kind == "quantity" and isinstance(value, str):
             return bad_request(head + _GO_QUANTITY)
         given = _word(value, ("bool", "number", "number", "array", "object", "string", "null"))

@@ -54,6 +54,8 @@ def _merge_field(merged: dict[str, Any], key: str, value: Any, path: Path) -> No
 
 def _merge_list(target: list[Any], change: list[Any], path: Path) -> list[Any]:
     if is_set(path):
+        if not all(isinstance(item, str) for item in change):
+            raise bad_request(f"cannot merge {change} into a set of names")
         return sorted({*target, *change})
     key = strategic_key(path)
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in change):

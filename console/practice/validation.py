@@ -111,11 +111,11 @@ def _container_causes(path: str, container: Object) -> Iterator[Cause]:
 
 
 def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[Cause]:
-    if resource is kinds.PODS and _fixed(new["spec"]) != _fixed(old["spec"]):
+    if resource is kinds.PODS and _fixed(new.get("spec", {})) != _fixed(old.get("spec", {})):
         yield Cause("spec", f"Forbidden: {_POD_TEXT}", "FieldValueForbidden")
     if resource is kinds.JOBS:
         for field in ("completionMode", "selector"):
-            before, after = old["spec"].get(field), new["spec"].get(field)
+            before, after = old.get("spec", {}).get(field), new.get("spec", {}).get(field)
             if before is not None and after != before:
                 yield Cause(f"spec.{field}", f"Invalid value: {after!r}: field is immutable", "FieldValueInvalid")
     if resource is kinds.SECRETS and new.get("type", "Opaque") != old.get("type", "Opaque"):
@@ -137,9 +137,7 @@ def _fixed(spec: Object) -> Object:
 
 def _pod_specs(resource: Resource, obj: Object) -> Iterator[tuple[str, Object]]:
     """Yield every pod spec in an object, with its path."""
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
+    spec = obj.get("spec") or {}
     if resource is kinds.PODS:
         yield "spec", spec
     elif resource is kinds.JOBS:

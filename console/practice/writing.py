@@ -9,9 +9,10 @@ from console.practice import managed_fields, patch, schema, validation
 from console.practice.bodies import decode, media_type, read_object
 from console.practice.lifecycle import copy_of
 from console.practice.listing import selection
-from console.practice.refusal import ApiError, Object, bad_request, conflict, not_found
+from console.practice.refusal import ApiError, Object, bad_request, conflict, invalid, not_found
+from console.practice.required import missing_fields
 from console.practice.resources import PODS
-from console.practice.serving import Served, Target, dry_run, flag, number
+from console.practice.serving import SERVED, Served, Target, dry_run, flag, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,6 +133,7 @@ class Changes:
             raise bad_request(text + ", ".join(unknown))
         if directive == "Warn":
             change.warnings.extend(unknown)
+        _check_whole(served, obj, change.target)
         return served.inward(obj)
 
     def _create(self, change: Change, resource: Any, obj: Object, operation: str) -> Object:
@@ -171,6 +173,7 @@ class Changes:
         if old is None and (target.subresource or applied["metadata"].get("uid")):
             raise not_found(resource, target.name)
         merged = managed_fields.apply(old, applied, change.manager, target, force=force)
+        _check_whole(SERVED[target.group, resource.version, target.plural], merged, target)
         if old is None:
             return Result(self._create(change, resource, merged, managed_fields.APPLY), created=True)
         validation.check_update(resource, merged, old, target.subresource)
@@ -179,8 +182,7 @@ class Changes:
 
     def _options(self, change: Change) -> dict[str, Any]:
         body = decode(change.body, change.content_type) if change.body.strip() else {}
-        if not isinstance(body, dict):
-            raise bad_request("the delete options cannot be read")
+        body = schema.conform_request(body, "v1", "DeleteOptions")
         preconditions = body.get("preconditions") or {}
         grace = body.get("gracePeriodSeconds")
         orphan = body.get("orphanDependents")
@@ -199,17 +201,25 @@ class Changes:
         target, resource = change.target, change.served.resource
         if resource is not PODS or target.subresource not in ("binding", "eviction"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        body = decode(change.body, change.content_type)
+        version, kind = ("v1", "Binding") if target.subresource == "binding" else ("policy/v1", "Eviction")
+        body = schema.conform_request(decode(change.body, change.content_type), version, kind)
         pod = self._storage.get(PODS, target.namespace, target.name)
         if target.subresource == "binding":
             if pod["spec"].get("nodeName"):
                 why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
                 raise conflict(PODS, target.name, why)
-            node = body["target"]["name"]
+            node = body.get("target", {}).get("name", "")
             return Result(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
         gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
         return Result(gone, created=True, gone=True)
+
+
+def _check_whole(served: Served, obj: Object, target: Target) -> None:
+    """Raise ApiError 422 when an object of a custom kind lacks what it must have."""
+    missing = missing_fields(served, obj, target.subresource)
+    if missing:
+        raise invalid(served.resource, obj["metadata"].get("name", ""), missing)
 
 
 def _bind_to(node: str) -> Any:

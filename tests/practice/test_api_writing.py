@@ -65,6 +65,18 @@ async def test_what_is_refused(tmp_path: Path, path: str, body: Object, status: 
         assert message in answer.message
 
 
+async def test_custom_kinds_say_what_they_lack(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        body = jobset({})
+        del body["spec"]["replicatedJobs"][0]["name"]
+        refused = await api.send("POST", JOBSETS, body)
+        assert refused.status == 422
+        assert refused.message == 'JobSet.jobset.x-k8s.io "j" is invalid: spec.replicatedJobs[0].name: Required value'
+        await api.made(JOBSETS, jobset({}))
+        change = [{"op": "remove", "path": "/spec/replicatedJobs/0/name"}]
+        assert (await api.send("PATCH", f"{JOBSETS}/j", change, "application/json-patch+json")).status == 422
+
+
 async def test_unknown_fields_are_dropped_with_a_warning_or_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         body = pod({"imag": "x"})
