@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from console.models.queue import GPU
+from console.models.queue import GPU, LocalQueue
 from console.models.why import why
 from console.models.workload import WorkloadState
 from screens import wording
@@ -111,7 +111,7 @@ class ClusterQueueTable(ResourceTable[QueueLine]):
         super().on_resize()
 
 
-class LocalQueueTable(ResourceTable["LocalQueue"]):
+class LocalQueueTable(ResourceTable[LocalQueue]):
     """The doors to them, by namespace."""
 
     EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask who runs the cluster.")
