@@ -105,9 +105,12 @@ class Storage:
             found = forms[form] = msgspec.json.encode(make(obj))
         return found
 
-    def subscribe(self, callback: Listener) -> Callable[[], None]:
-        """Call ``callback`` at every change, at once; the returned function ends it."""
-        self._listeners.append(callback)
+    def subscribe(self, callback: Listener, *, first: bool = False) -> Callable[[], None]:
+        """Call ``callback`` at every change, at once; the returned function ends it.
+
+        ``first`` is for those who only pass it on: they hear before anybody acts on it, or fails to.
+        """
+        self._listeners.insert(0 if first else len(self._listeners), callback)
 
         def unsubscribe() -> None:
             with suppress(ValueError):

@@ -77,7 +77,7 @@ class Watch:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield bytes to send until the time is over, the watch is closed, or its version is too old."""
-        unsubscribe = self._storage.subscribe(self._hear)
+        unsubscribe = self._storage.subscribe(self._hear, first=True)
         try:
             try:
                 first = b"".join(self._beginning())
