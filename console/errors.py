@@ -52,7 +52,9 @@ class Refused(ConsoleError):
     `retry_after` is in seconds, 0 when the server named none.
     """
 
-    def __init__(self, message: str, hint: str = "", *, status: int = 0, reason: str = "", retry_after: float = 0) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, status: int = 0, reason: str = "", retry_after: float = 0
+    ) -> None:
         super().__init__(message, hint)
         self.status = status
         self.reason = reason

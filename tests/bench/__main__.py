@@ -11,13 +11,16 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench import consoles
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
-from tests.bench.terminal import Paint
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
+
+if TYPE_CHECKING:
+    from tests.bench.terminal import Paint
 
 SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods"}
 
