@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import msgspec
 import yaml
@@ -26,6 +26,21 @@ class Masked(msgspec.Struct, rename="kebab"):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # crash reports print what locals hold
+        return []
+
+
+class Secret(str):
+    """Text that is passed on but never shown, not even the beginning of it in a crash report."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "(hidden)"
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Secret:
+        return Secret(super().__getitem__(key))
 
 
 class Cluster(Masked):

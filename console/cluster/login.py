@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from console.cluster.kubeconfig import Secret
 from console.errors import BadKubeconfig, NotLoggedIn
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class Login:
         self.target = target
         self.server = target.cluster.server.rstrip("/")
         self._clock = clock
-        self._authorization = ""
+        self._authorization = Secret()
         self._expires = float("inf")
-        self._certificate = ""
+        self._certificate = Secret()
         self._tls: ssl.SSLContext | None = None
         self._renewing = asyncio.Lock()
         self._ready = False
@@ -103,13 +104,13 @@ class Login:
         if user.exec or user.auth_provider:
             await self._ask_plugin(user)
         elif user.token_file:
-            self._authorization = "Bearer " + await asyncio.to_thread(_read_secret, user.token_file)
+            self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
             self._expires = self._clock() + REREAD_AFTER + RENEW_BEFORE
         elif user.token:
-            self._authorization = f"Bearer {user.token}"
+            self._authorization = Secret(f"Bearer {user.token}")
         elif user.username and user.password is not None:
             pair = f"{user.username}:{user.password}".encode()
-            self._authorization = "Basic " + base64.b64encode(pair).decode()
+            self._authorization = Secret("Basic " + base64.b64encode(pair).decode())
         self._ready = True
 
     async def _ask_plugin(self, user: User) -> None:
@@ -117,13 +118,13 @@ class Login:
         given: Credential = await (
             from_plugin.run_program(user.exec) if user.exec else from_plugin.ask_provider(user.auth_provider or {})
         )
-        self._authorization = given.authorization
+        self._authorization = Secret(given.authorization)
         now = self._clock()
         lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
         # A token that is handed out shortly before its end must not make every request run the program.
         self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
         if given.certificate and given.certificate + given.key != self._certificate:
-            self._certificate, self._tls = given.certificate + given.key, None
+            self._certificate, self._tls = Secret(given.certificate + given.key), None
 
     def _make_tls(self) -> ssl.SSLContext:
         cluster = self.target.cluster
@@ -145,14 +146,14 @@ class Login:
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def _client_certificate(self) -> str:
+    def _client_certificate(self) -> Secret:
         """Client certificate and key, PEM; empty if there are none."""
         if self._certificate:
             return self._certificate
         user = self.target.user
         certificate = _pem(user.client_certificate_data, user.client_certificate, "client certificate")
         key = _pem(user.client_key_data, user.client_key, "client key")
-        return f"{certificate}\n{key}" if certificate and key else ""
+        return Secret(f"{certificate}\n{key}" if certificate and key else "")
 
     async def expired(self) -> NotLoggedIn | None:
         """Whether the client certificate has run out, which the server only calls "Unauthorized"."""
@@ -183,20 +184,20 @@ def _import_plugin() -> ModuleType:
     return plugin
 
 
-def _read_secret(path: str) -> str:
+def _read_secret(path: str) -> Secret:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        return Secret(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no text"
         raise BadKubeconfig(f"The file {path} that the kubeconfig names cannot be read: {why}.") from None
 
 
-def _pem(data: str | None, path: str | None, what: str) -> str:
+def _pem(data: str | None, path: str | None, what: str) -> Secret:
     """PEM text from base64 data, else from a file; empty if neither is given."""
     if not data:
-        return _read_secret(path) if path else ""
+        return _read_secret(path) if path else Secret()
     try:
-        return base64.b64decode("".join(data.split()), validate=True).decode("ascii")
+        return Secret(base64.b64decode("".join(data.split()), validate=True).decode("ascii"))
     except (binascii.Error, UnicodeDecodeError):
         raise BadKubeconfig(f"The {what} in the kubeconfig is no base64.", "Write the kubeconfig again.") from None
 
