@@ -20,6 +20,7 @@ from console.practice.authn import (
 )
 from console.practice.bodies import decode
 from console.practice.connections import Connections
+from console.practice.definitions import define_custom_kinds
 from console.practice.forms import Writer, negotiate
 from console.practice.listing import Lists, selection
 from console.practice.refusal import ApiError, Object
@@ -76,6 +77,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen; ``url`` is set afterwards."""
+        define_custom_kinds(self._storage)
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)

@@ -270,6 +270,7 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
         Column("Finished", _condition("Finished")),
         _DATE,
     ),
+    kinds.CUSTOMRESOURCEDEFINITIONS: (Column("Created At", _text("metadata.creationTimestamp")),),
     kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _count("value"), type="integer"),),
     kinds.PRIORITYCLASSES: (
         Column("Value", _count("value"), type="integer"),
