@@ -65,8 +65,8 @@ class ConsoleApp(LiveApp):
         Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",
                 tooltip="Find a command by name"),
         Binding("t", "theme", "Light or dark", show=False, id="app.theme"),
-        Binding("C", "context", "Switch context", show=False, key_display="C", id="app.context"),
-        Binding("N", "namespace", "Switch namespace", show=False, key_display="N", id="app.namespace"),
+        Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context"),
+        Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
         Binding("q", "quit", "Quit", show=False, id="app.quit"),
     ]  # fmt: skip
@@ -106,15 +106,9 @@ class ConsoleApp(LiveApp):
         self.push_screen(HelpScreen(key_groups(self.screen)))
 
     @work(group="actions")
-    async def action_context(self) -> None:
-        """Pick another cluster."""
-        from screens.switch import pick_context
+    async def action_pick(self, what: str) -> None:
+        """Pick another context (cluster) or namespace."""
+        from screens.switch import pick_context, pick_namespace
 
-        await pick_context(cast("LiveScreen", self.screen))
-
-    @work(group="actions")
-    async def action_namespace(self) -> None:
-        """Pick another namespace."""
-        from screens.switch import pick_namespace
-
-        await pick_namespace(cast("LiveScreen", self.screen))
+        pick = pick_context if what == "context" else pick_namespace
+        await pick(cast("LiveScreen", self.screen))

@@ -36,6 +36,13 @@ _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 
 
+def _drop(answer: aiohttp.ClientResponse) -> None:
+    """End an answer that goes on, such as a watch, at once: a polite TLS farewell would outlive the event loop."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
+    answer.close()
+
+
 class Client:
     """One API server, with one account."""
 
@@ -107,7 +114,7 @@ class Client:
             try:
                 yield answer
             finally:
-                answer.release() if answer.content.at_eof() else answer.close()
+                answer.release() if answer.content.at_eof() else _drop(answer)
 
     async def _accepted(
         self,
