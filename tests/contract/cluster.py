@@ -44,6 +44,8 @@ class Cluster:
     reader_kubeconfig: Path
     reader: str
     """The name of the account that may only look."""
+    programs: bool
+    """Whether pods of the project's recipes run and print by themselves, as they do where there are GPUs."""
     append_log: AppendLog
     check: Callable[[], None]
     """Raises when a part of the cluster has died."""
@@ -55,7 +57,7 @@ def real_cluster(lab: Lab) -> Cluster:
         await eventually(lambda: asyncio.to_thread(file.exists), f"{file} is there")
         lab.logs.append(namespace, pod, container, lines)
 
-    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", append, lab.processes.check)
+    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, lab.processes.check)
 
 
 async def _annotate_log(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
@@ -71,19 +73,27 @@ async def _annotate_log(api: Api, namespace: str, pod: str, container: str, line
 @contextmanager
 def practice_cluster(folder: Path) -> Iterator[Cluster]:
     command = [sys.executable, "-m", "console.practice", "--scene", "empty", "--speed", "10", "--folder", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    errors = folder / "errors.log"
+    with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
 
         def check() -> None:
-            assert process.poll() is None, f"{' '.join(command)} ended with exit code {process.returncode}"
+            ended = f"{' '.join(command)} ended with exit code {process.poll()}: {errors.read_text()[-2000:]}"
+            assert process.poll() is None, ended
 
         assert process.stdout is not None
         said = next((line for line in process.stdout if line.startswith("KUBECONFIG=")), None)
-        assert said is not None, f"{' '.join(command)} ended with exit code {process.wait()} before it was ready"
+        if said is None:
+            process.wait()
+            check()
+        assert said is not None, f"{' '.join(command)} named no kubeconfig"
         kubeconfig = Path(said.strip().removeprefix("KUBECONFIG="))
-        yield Cluster(
-            "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), "practice-reader", _annotate_log, check
-        )
-        process.terminate()
+        name = "practice-reader"
+        try:
+            yield Cluster(
+                "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), name, True, _annotate_log, check
+            )
+        finally:
+            process.terminate()
 
 
 async def eventually(probe: Callable[[], Awaitable[T]], what: str, limit: float = LIMIT) -> T:

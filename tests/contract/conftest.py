@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.session import Session
+from console.settings import Settings
 from tests.contract.client import Api
 from tests.contract.cluster import practice_cluster, real_cluster
 from tests.contract.exceptions import EXCEPTIONS
@@ -57,6 +59,15 @@ async def space(api: Api, cluster: Cluster) -> AsyncIterator[Space]:
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
+    """The console's own door to the cluster, in the test's namespace."""
+    opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    await opened.listed()
+    yield opened
+    await opened.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

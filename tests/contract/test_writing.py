@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.contract.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from tests.contract.cluster import CORE, JOBSETS, KUEUE
-from tests.contract.space import container
+from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE
+from tests.contract.space import container, jobset
 
 if TYPE_CHECKING:
     from tests.contract.client import Answer, Object
@@ -20,6 +20,14 @@ SUBDOMAIN = (
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+
+QUALIFIED = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+EXISTS = "operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'"
+EFFECT = 'effect: Unsupported value: "Nope": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
 
 
 def config(name: str, **data: str) -> Object:
@@ -303,3 +311,28 @@ async def test_a_body_of_an_unknown_type(space: Space) -> None:
 async def test_a_patch_of_an_unknown_type(space: Space) -> None:
     await create(space, config("a"))
     (await patch(space, "a", {}, "application/json")).refused(415, "UnsupportedMediaType")
+
+
+async def test_a_topology_that_is_no_label_is_refused(space: Space) -> None:
+    body = jobset("a", "team", 1, topology="no label!")
+    message = (await space.api.create(space.path(JOBSETS, "jobsets"), body)).refused(403, "Forbidden")
+    assert message == (
+        'admission webhook "vjobset.kb.io" denied the request: spec.replicatedJobs[0].template.spec.template.metadata.'
+        f'annotations[kueue.x-k8s.io/podset-required-topology]: Invalid value: "no label!": {QUALIFIED}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("toleration", "problem"),
+    [
+        ({"key": "no label!", "operator": "Exists"}, f'key: Invalid value: "no label!": {QUALIFIED}'),
+        ({"key": "a", "operator": "Exists", "value": "v"}, EXISTS),
+        ({"key": "a", "operator": "Exists", "effect": "Nope"}, EFFECT),
+    ],
+    ids=["key", "value", "effect"],
+)
+async def test_tolerations_are_checked(space: Space, toleration: Object, problem: str) -> None:
+    pod = {"restartPolicy": "Never", "containers": [container("main")], "tolerations": [toleration]}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"template": {"spec": pod}}}
+    answer = await space.api.create(space.path(BATCH, "jobs"), body, dryRun="All")
+    assert answer.refused(422, "Invalid") == f'Job.batch "a" is invalid: spec.template.spec.tolerations[0].{problem}'

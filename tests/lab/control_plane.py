@@ -134,10 +134,6 @@ class Lab:
         start("kube-apiserver", tools.program("kube-apiserver"), *api_server(ports, self.pki))
         api = self.api
         self.processes.wait_ready("kube-apiserver", api.ready)
-        login = f"--kubeconfig={self.kubeconfig}"
-        start("kube-controller-manager", tools.program("kube-controller-manager"), login,
-              *controller_manager(ports, self.pki))  # fmt: skip
-        start("kube-scheduler", tools.program("kube-scheduler"), login, *scheduler(ports))
 
     def _start_controllers(self, tools: Tools) -> None:
         """Definitions, the three controllers, and only when those answer, their webhooks."""
@@ -146,6 +142,10 @@ class Lab:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=f"{dump(first)}\n---\n{crds}")
         self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=30s")
         login = f"--kubeconfig={self.kubeconfig}"
+        # Only now: its garbage collector looks for new kinds every half minute, and would leave theirs lying till then.
+        self.processes.start("kube-controller-manager", tools.program("kube-controller-manager"), login,
+                             *controller_manager(self.ports, self.pki))  # fmt: skip
+        self.processes.start("kube-scheduler", tools.program("kube-scheduler"), login, *scheduler(self.ports))
         for name in ("jobset", "kueue"):
             self.processes.start(name, tools.program(name), f"--config={self.folder}/{name}.yaml", login)
         path = f"{SOURCE / 'podbin'}:{os.environ['PATH']}"

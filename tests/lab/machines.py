@@ -115,5 +115,5 @@ NODE_INFO = {
 POOLS = (
     Pool("a4-reserved", 16, reservation="a4-reservation"),
     Pool("a4-spot", 4, provisioning="spot", first_block=2),
-    Pool("cpu-pool", 1, machine="n2-standard-16"),
+    Pool("cpu-pool", 3, machine="n2-standard-16"),
 )
