@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.practice.refusal import ApiError, Object
-from console.practice.resources import NAMESPACES, NODES, PODS, SECRETS
+from console.practice.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, NAMESPACES, NODES, PODS, SECRETS, WORKLOADS
 
 if TYPE_CHECKING:
     from console.practice.resources import Resource
+
+
+_COUNTED_ON: dict[Resource, Object] = {
+    WORKLOADS: {"queueName": ""},
+    JOBSETS: {"replicatedJobs": []},
+    CLUSTERQUEUES: {"resourceGroups": []},
+    LOCALQUEUES: {"clusterQueue": ""},
+    NODES: {},
+}
+"""What may be left out of a spec but is never missing to a controller, whose types have a zero for it."""
 
 
 def copy_of(obj: Object) -> Object:
@@ -40,17 +50,18 @@ def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
     if resource is NAMESPACES:
         obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
         obj.setdefault("status", {}).setdefault("phase", "Active")
-    encode_text(resource, obj)
+    settle(resource, obj)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
 
 
-def encode_text(resource: Resource, obj: Object) -> None:
-    """Turn the stringData of a secret into data, which is all that is ever read back."""
-    if resource is not SECRETS:
-        return
-    obj.setdefault("type", "Opaque")
-    for key, text in obj.pop("stringData", {}).items():
-        obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+def settle(resource: Resource, obj: Object) -> None:
+    """Bring an object into the form it is stored in: a secret's text as data, and what every reader counts on."""
+    if resource is SECRETS:
+        obj.setdefault("type", "Opaque")
+        for key, text in obj.pop("stringData", {}).items():
+            obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+    if resource in _COUNTED_ON:
+        obj["spec"] = {**copy_of(_COUNTED_ON[resource]), **(obj.get("spec") or {})}
 
 
 def wish(obj: Object) -> Object:

@@ -17,12 +17,12 @@ from console.practice.lifecycle import (
     begin,
     check_preconditions,
     copy_of,
-    encode_text,
     grace_of,
     is_held,
     keep_identity,
     may_go,
     only_status,
+    settle,
     tidy,
     timestamp,
     wish,
@@ -162,7 +162,7 @@ class Storage:
         new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
         keep_identity(resource, new, old)
         tidy(new["metadata"])
-        encode_text(resource, new)
+        settle(resource, new)
         if not subresource:
             for admit in self.admission:
                 new = admit("UPDATE", resource, new, old)

@@ -83,6 +83,8 @@ def _label_causes(meta: Object) -> Iterator[Cause]:
 
 
 def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:
+    if resource is kinds.NODES:
+        yield from _taint_causes(obj.get("spec", {}).get("taints") or [])
     for path, spec in _pod_specs(resource, obj):
         if resource.custom:
             continue
@@ -98,6 +100,13 @@ def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:
                 text = 'Required value: valid values: "OnFailure", "Never"'
             reason = "FieldValueNotSupported" if given else "FieldValueRequired"
             yield Cause(f"{path}.restartPolicy", text, reason)
+
+
+def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
+    for at, taint in enumerate(taints):
+        for name in ("key", "effect"):
+            if not taint.get(name):
+                yield Cause(f"spec.taints[{at}].{name}", "Required value", "FieldValueRequired")
 
 
 def _container_causes(path: str, container: Object) -> Iterator[Cause]:

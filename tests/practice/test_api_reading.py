@@ -112,7 +112,8 @@ async def test_topology_assignments_in_both_versions(tmp_path: Path) -> None:
         podset = seen["status"]["admission"]["podSetAssignments"][0]
         domains = [{"values": ["node-1"], "count": 1}, {"values": ["node-2"], "count": 1}]
         assert podset["topologyAssignment"] == {"levels": ["kubernetes.io/hostname"], "domains": domains}
-        assert seen["spec"] == {"priorityClassName": "high", "priorityClassSource": "scheduling.k8s.io/priorityclass"}
+        source = "scheduling.k8s.io/priorityclass"
+        assert seen["spec"] == {"priorityClassName": "high", "priorityClassSource": source, "queueName": ""}
 
 
 async def test_large_answers_are_compressed_for_who_asks(tmp_path: Path) -> None:
