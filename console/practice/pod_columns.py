@@ -33,7 +33,7 @@ def pod_state(pod: Object) -> str:
     status = pod.get("status", {})
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     for condition in status.get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             word = "SchedulingGated"
     starting = _starting(pod)
     word = starting or _running(status, word)
@@ -85,4 +85,4 @@ def _ended(over: Object) -> str:
 
 
 def _is_ready(status: Object) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or [])
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or [])

@@ -120,7 +120,7 @@ def _since(path: str) -> Callable[[Object], Cell]:
 def _condition(kind: str) -> Callable[[Object], Cell]:
     def fill(obj: Object) -> Cell:
         found = obj.get("status", {}).get("conditions") or []
-        return next((str(condition["status"]) for condition in found if condition["type"] == kind), "")
+        return next((str(condition.get("status")) for condition in found if condition.get("type") == kind), "")
 
     return fill
 
@@ -128,7 +128,7 @@ def _condition(kind: str) -> Callable[[Object], Cell]:
 def _address(kind: str) -> Callable[[Object], Cell]:
     def fill(obj: Object) -> Cell:
         addresses = obj.get("status", {}).get("addresses") or []
-        return next((str(address["address"]) for address in addresses if address["type"] == kind), "<none>")
+        return next((str(address.get("address")) for address in addresses if address.get("type") == kind), "<none>")
 
     return fill
 

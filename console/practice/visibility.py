@@ -80,13 +80,15 @@ def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Objec
 def _waits(workload: Object) -> bool:
     if workload["spec"].get("active") is False:
         return False
-    true = {one["type"] for one in workload.get("status", {}).get("conditions") or [] if one["status"] == "True"}
+    true = {
+        one.get("type") for one in workload.get("status", {}).get("conditions") or [] if one.get("status") == "True"
+    }
     return not true & {"QuotaReserved", "Finished"}
 
 
 def _queued_at(workload: Object) -> float:
     """Return when it joined the queue: its creation, or its eviction for not getting its pods ready."""
     for one in workload.get("status", {}).get("conditions") or []:
-        if one["type"] == "Evicted" and one["status"] == "True" and one.get("reason") == "PodsReadyTimeout":
+        if one.get("type") == "Evicted" and one.get("status") == "True" and one.get("reason") == "PodsReadyTimeout":
             return datetime.fromisoformat(one["lastTransitionTime"]).timestamp()
     return datetime.fromisoformat(workload["metadata"]["creationTimestamp"]).timestamp()
