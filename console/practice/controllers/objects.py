@@ -82,7 +82,7 @@ def deleting(obj: Object) -> bool:
 def condition(obj: Object, kind: str) -> Object | None:
     """Return the condition of a type, wherever it stands in the list."""
     for found in obj.get("status", {}).get("conditions") or ():
-        if found.get("type") == kind:
+        if found.get("type") == kind and "status" in found:
             result: Object = found
             return result
     return None
