@@ -140,6 +140,9 @@ def _toleration_faults(toleration: Object, path: str) -> list[Cause]:
     if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
         text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         faults.append(invalid(f"{path}.effect", toleration.get("effect", ""), text))
+    effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    if toleration.get("effect") and toleration["effect"] not in effects:
+        faults.append(unsupported(f"{path}.effect", toleration["effect"], effects))
     return faults
 
 
