@@ -229,7 +229,7 @@ class ApiServer:
         if verb == "deletecollection":
             objects = self._changes.delete_collection(change)
             return await bytes_answer(request, writer.many(objects, {"resourceVersion": str(self._storage.version)}))
-        if target.name == "" and verb != "create":
+        if not verb or (not target.name and verb != "create") or (target.subresource and verb == "delete"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         act = {
             "create": self._changes.create,

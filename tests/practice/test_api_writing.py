@@ -168,3 +168,13 @@ async def test_a_namespace_that_ends_takes_no_more(tmp_path: Path) -> None:
         assert (refused.status, "because it is being terminated" in refused.message) == (403, True)
         missing = await api.send("POST", "/api/v1/namespaces/none/configmaps", config_map("a"))
         assert (missing.status, missing.message) == (404, 'namespaces "none" not found')
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", f"{PODS}/run/status"), ("OPTIONS", PODS), ("PUT", PODS), ("POST", f"{PODS}/run")],
+)
+async def test_methods_that_do_not_exist(tmp_path: Path, method: str, path: str) -> None:
+    async with serving(tmp_path) as api:
+        assert (await api.send(method, path, {})).status == 405
+        assert api.storage.find(kinds.PODS, "default", "run") is not None
