@@ -32,11 +32,10 @@ class Program:
     open_pods: bytes = b""
     count: str = "{pods}"
     """What the screen says once that many pods are listed."""
-    count_with_commas: bool = False
 
     def complete(self, text: str, pods: int) -> bool:
         """Whether the screen says that all pods are there."""
-        return self.count.format(pods=f"{pods:,}" if self.count_with_commas else pods) in text
+        return self.count.format(pods=f"{pods:,}") in text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Figures:
 
 def a4(kubeconfig: Path) -> Program:
     """This console."""
-    return Program("a4", (str(A4), "--kubeconfig", str(kubeconfig)), {}, b"4", "{pods} pods", count_with_commas=True)
+    return Program("a4", (str(A4), "--kubeconfig", str(kubeconfig)), {}, b"4", "{pods} pods")
 
 
 def k9s(binary: Path, kubeconfig: Path, folder: Path) -> Program:
