@@ -85,6 +85,10 @@ class Gone(Refused):
     """410: the resource version is too old; list again."""
 
 
+TRY_AGAIN = "Try again in a moment."
+"""The hint of what may pass by itself; whoever tries again by itself says that instead."""
+
+
 class Unreachable(ConsoleError):
     """No answer: network, TLS, DNS, time-out."""
 

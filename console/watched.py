@@ -10,7 +10,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
-from console.errors import ConsoleError, Unreachable
+from console.errors import TRY_AGAIN, ConsoleError, Unreachable
 from console.models.link import LinkState
 from console.store import FIELDS, Store
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from console.models.access import ContextName
     from console.models.fleet import Fleet
     from console.settings import Settings
+
+_BY_ITSELF = "It is tried again by itself."
 
 
 class WatchedCluster:
@@ -138,7 +140,8 @@ class WatchedCluster:
                         (self._in_one_namespace.add if note else self._in_one_namespace.discard)(kind)
                     case watch.Lost(error, state):
                         self._errors[kind] = error
-                        store.lost(kind, state, error.message, error.hint)
+                        hint = _BY_ITSELF if error.hint == TRY_AGAIN else error.hint
+                        store.lost(kind, state, error.message, hint)
 
     def _left(self) -> None:
         """The cluster is another one from here on: what was remembered of the last one is void."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from console.errors import BadKubeconfig, Unreachable
+from console.errors import TRY_AGAIN, BadKubeconfig, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ _WORDS = {
     errno.EHOSTUNREACH: "there is no route to it",
     errno.ETIMEDOUT: "it did not answer in time",
 }
-_RETRIES = "It is tried again by itself."
 _CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
@@ -37,10 +36,10 @@ def cause(error: BaseException) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientConnectorError):
         return _system(error.os_error), _CHECK
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
-        return "the connection broke off", _RETRIES
+        return "the connection broke off", TRY_AGAIN
     if isinstance(error, OSError):
-        return _system(error), _RETRIES
-    return str(error).strip() or type(error).__name__, _RETRIES
+        return _system(error), TRY_AGAIN
+    return str(error).strip() or type(error).__name__, TRY_AGAIN
 
 
 def _certificate(error: Exception) -> tuple[str, str]:

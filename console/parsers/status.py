@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from console.errors import Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.errors import TRY_AGAIN, Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.parsers.meta import Wire
 
 
@@ -78,7 +78,7 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
     why = (status.message or status.reason or _reason(code)).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
-        return Unreachable(f"{message[:-1]} (the API server answered {code}).", "It is tried again by itself.")
+        return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN)
     seconds = retry_after or (status.details.retry_after_seconds or 0 if status.details else 0)
     return _KINDS.get(code, Refused)(
         message, _hint(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)
