@@ -53,8 +53,13 @@ class Cluster:
 
 def real_cluster(lab: Lab) -> Cluster:
     async def append(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
-        file = lab.logs.file(namespace, pod, container)
-        await eventually(lambda: asyncio.to_thread(file.exists), f"{file} is there")
+        path = f"{CORE}/namespaces/{namespace}/pods/{pod}/log"
+
+        async def served() -> bool:
+            # The lab notices a pod a moment after it runs, and only then is there a log to serve.
+            return (await api.get(path, container=container)).status == 200
+
+        await eventually(served, f"the log of {pod} is served")
         lab.logs.append(namespace, pod, container, lines)
 
     return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, lab.processes.check)
