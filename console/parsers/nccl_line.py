@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from console.models.nccl import Half, Row
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Sequences by which a terminal is told colours and the like."""
 _LABELS = (
     (re.compile(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
     (re.compile(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
@@ -53,7 +54,7 @@ class Torn:
 
 def label_of(line: str) -> tuple[str, str]:
     """Which process printed the line, as far as labels tell, and the line without them."""
-    text, stream = _ANSI.sub("", line), ""
+    text, stream = ANSI.sub("", line), ""
     for _ in range(6):
         for pattern, tells in _LABELS:
             found = pattern.match(text)

@@ -1,0 +1,290 @@
+"""Output of training programs, read while it is printed: bytes in any pieces, runs and their steps out.
+
+Cost: searching for the words below takes 2 to 3 ns a byte; a line that holds one costs about 1 microsecond to set aside
+and 5 to 15 to read. A log of nothing but Megatron's lines of 400 bytes is thereby the dearest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.models.training import Bar, Step, TrainingRun
+from console.parsers import training_dicts as dicts
+from console.parsers.blocks import Blocks, lines_with
+from console.parsers.nccl_line import ANSI
+from console.parsers.training_learned import Learned
+from console.parsers.training_lines import deepspeed, maxtext, titan, verl, verl_start
+from console.parsers.training_megatron import megatron, step_time
+from console.parsers.training_nemo import nemo
+from console.parsers.training_run import Growing, merged
+from console.parsers.training_small import small
+from console.parsers.training_values import Found, count, finite_total, positive, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 1 << 14
+"""Bytes of a line that are kept; the rest of a longer one is dropped."""
+WORDS = (b"loss", b"Loss", b"%|", b"step", b"Step Time")
+"""A line without any of these says nothing of training."""
+_JOINED = 60
+"""Lines of which one report may consist."""
+_BAR = re.compile(
+    r"([^%|\r]{0,200}?)\d{1,3}%\|[^|]{0,2000}\| *(\d{1,12})/(\d{1,15}) "
+    r"\[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)"
+)
+_NAMED = re.compile(r"[A-Za-z)\]]\s*[:>]?\s*$")
+_TRAINING = re.compile(r"(?i)\btrain(?:ing)?\s*:?\s*$|\[?rank ?\d{1,6}\]?:?\s*$|\]:?\s*$")
+_PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
+_CONTINUED = re.compile(r"""\s*['"}]""")
+_METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
+_REPORTER = re.compile(
+    r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
+)
+_FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
+_BESIDE = frozenset({"deepspeed", "key-value"})
+"""Formats whose lines stand beside those of another program that reports the same steps."""
+
+
+class TrainingParser:
+    """Reads the log of one training job, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks(LONGEST, returns=True)
+        self._runs: list[Growing] = []
+        self._open: dict[str, Growing] = {}
+        self._changed: list[Growing] = []
+        self._learned = Learned()
+        self._bar: Bar | None = None
+        self._planned: int | None = None
+        self._skipped = 0.0
+        self._timed: Step | None = None
+        self._parts: list[str] = []
+        """Lines of a dictionary that is not closed yet."""
+        self._metrics: tuple[int, list[str]] | None = None
+        """Step of verl and its lines, while more may come."""
+
+    @property
+    def runs(self) -> tuple[TrainingRun, ...]:
+        """All runs so far, in the order they began."""
+        return tuple(each.run() for each in self._runs)
+
+    @property
+    def bar(self) -> Bar | None:
+        """The last progress bar that may be that of training."""
+        return self._bar
+
+    def feed(self, data: bytes) -> list[TrainingRun]:
+        """Reads on; the runs that changed by it. A line counts once its end has come."""
+        for line in lines_with(WORDS, self._blocks.add(data), self._waiting):
+            self._line(line[:LONGEST])
+        return self._told()
+
+    def close(self) -> list[TrainingRun]:
+        """Reads what is left without a line end; the runs that changed by it."""
+        rest = self._blocks.end()
+        if rest:
+            self._line(rest)
+        self._flush()
+        if self._timed is not None and "megatron" not in self._open:
+            self._take(Found("megatron-bridge", self._timed), "")
+        self._timed = None
+        return self._told()
+
+    def _told(self) -> list[TrainingRun]:
+        changed, self._changed = self._changed, []
+        return [each.run() for each in self._runs if each in changed]
+
+    def _waiting(self) -> bool:
+        return bool(self._parts) or self._metrics is not None
+
+    # lines
+
+    def _line(self, raw: bytes) -> None:
+        text = raw.decode("utf-8", "replace")
+        if "\x1b" in text:
+            text = ANSI.sub("", text)
+        if self._waiting() and self._continues(text):
+            return
+        if "%|" in text:
+            self._see(text)
+        if (start := dicts.opens(text)) is not None:
+            self._open_dictionary(text, start)
+        elif dicts.ends_run(text):
+            self._end()
+        elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
+            self._metrics = (step, [text])
+        else:
+            for found in self._read(text):
+                self._take(found, _reporter(text, found.at))
+
+    def _read(self, text: str) -> Iterator[Found]:
+        """What a line says by itself."""
+        if "iteration" in text and "|" in text and (read := megatron(text)):
+            yield from map(self._with_time, read)
+        elif found := _one(text):
+            yield found
+        elif (timed := step_time(text) if "Step Time" in text else None) is not None:
+            self._time(timed)
+        elif planned := _PLANNED.search(text) if "optimization" in text else None:
+            self._planned = finite_total(count(planned.group(1).replace(",", "")))
+        elif "loss" in text or "Loss" in text:
+            yield from self._learned.read(text)
+
+    def _continues(self, text: str) -> bool:
+        """Whether the line belongs to a report that is not complete."""
+        if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
+            self._parts.append(text)
+            if "}" in text:
+                self._flush()
+            return True
+        if self._metrics and _METRIC.match(text) and len(self._metrics[1]) < 10 * _JOINED:
+            self._metrics[1].append(text)
+            return True
+        self._flush()
+        return False
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        metrics, self._metrics = self._metrics, None
+        if parts and (found := dicts.dictionary(" ".join(parts), 0)):
+            self._take(found, "")
+        if metrics and (found := verl(metrics[0], " ".join(metrics[1]))):
+            self._take(found, "")
+
+    def _open_dictionary(self, text: str, start: int) -> None:
+        if "}" not in text[start:] and "..." not in text[start:]:
+            self._parts = [text[start:]]
+        elif found := dicts.dictionary(text, start):
+            self._take(found, _reporter(text, start))
+
+    # beside the steps
+
+    def _see(self, text: str) -> None:
+        """A progress bar; those of downloads and the like have a name before them."""
+        for found in _BAR.finditer(text):
+            name, at, total, clock, rate, unit = found.groups()
+            if _NAMED.search(name) and not _TRAINING.search(name):
+                continue
+            speed = positive(rate)
+            bar = Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+            run = self._open.get("dict")
+            if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
+                continue
+            self._bar = bar
+            if run and run.drawn(bar):
+                self._changed.append(run)
+
+    def _time(self, timed: Step) -> None:
+        """Rank 0 of Megatron-Bridge tells time and speed, the last rank tells the rest, before or after it."""
+        run = self._open.get("megatron")
+        if run is None and self._timed is not None:
+            self._take(Found("megatron-bridge", self._timed), "")
+            self._timed = timed
+        elif run and run.steps and _close(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
+            run.steps[-1] = merged(run.steps[-1], timed)
+            run.format = "megatron-bridge"
+            self._changed.append(run)
+        else:
+            self._timed = timed
+
+    def _with_time(self, found: Found) -> Found:
+        timed, self._timed = self._timed, None
+        if timed is not None and _close(found.step, timed):
+            found.format, found.step = "megatron-bridge", merged(found.step, timed)
+        return found
+
+    def _end(self) -> None:
+        run = self._open.get("dict") or self._open.get("ms-swift")
+        if run:
+            run.finished, self._bar = True, None
+            self._changed.append(run)
+
+    # steps
+
+    def _take(self, found: Found, label: str) -> None:
+        if found.format == "deepspeed":
+            found.step = self._deepspeed(found.step)
+            label = f"deepspeed {label}"
+        run = self._run_for(found, label)
+        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in _BESIDE:
+            run.format = found.format
+        if found.step.step is None and _FAMILIES.get(found.format) == "dict":
+            run.add_unnumbered(found.step, self._bar)
+        else:
+            run.add(found.step, label)
+        self._changed.append(run)
+
+    def _deepspeed(self, step: Step) -> Step:
+        """DeepSpeed counts skipped steps from its start."""
+        skipped = step.extra.get("skipped")
+        if skipped is None:
+            return step
+        since, self._skipped = skipped - self._skipped, skipped
+        extra = {name: value for name, value in step.extra.items() if name != "skipped"}
+        return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra)
+
+    def _run_for(self, found: Found, label: str) -> Growing:
+        family, number = _FAMILIES.get(found.format, found.format), found.step.step
+        if found.format in _BESIDE and number is not None:
+            for run in self._open.values():
+                if not run.finished and run.near(number):
+                    return run
+        run_ = self._open.get(family) or self._beside(found, number)
+        if run_ is None or run_.finished or run_.begins_again(number, label):
+            run_ = Growing(found.format)
+            self._runs.append(run_)
+        self._open[family] = run_
+        return run_
+
+    def _beside(self, found: Found, number: int | None) -> Growing | None:
+        """A run that so far only the library beside it has told of."""
+        for name in _BESIDE:
+            run = self._open.get(name)
+            if (
+                run
+                and run.format in _BESIDE
+                and found.format not in _BESIDE
+                and number is not None
+                and run.near(number)
+            ):
+                run.format = found.format
+                return run
+        return None
+
+
+def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
+    """The runs in a whole log."""
+    parser = TrainingParser()
+    parser.feed(data)
+    parser.close()
+    return parser.runs
+
+
+def _one(text: str) -> Found | None:
+    """A line of a program whose lines are known; what is cheap to rule out comes first."""
+    if "epoch" in text or "Epoch" in text or "DLLL" in text:
+        found = nemo(text)
+        if found:
+            return found
+    if "completed step" in text:
+        return maxtext(text)
+    if "step=" in text and (found := deepspeed(text)):
+        return found
+    if "step:" in text and (found := titan(text)):
+        return found
+    return small(text)
+
+
+def _reporter(text: str, at: int) -> str:
+    """Who printed the line, as far as labels tell."""
+    if at == 1 or (at == 0 and text[:1] != "["):
+        return ""
+    found = _REPORTER.search(text, 0, at or 300)
+    return next((each for each in found.groups() if each), "") if found else ""
+
+
+def _close(one: Step, other: Step) -> bool:
+    mine, others = one.step_time_s, other.step_time_s
+    return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006

@@ -1,0 +1,134 @@
+"""Lines of small training programs: the nanoGPT family, picotron, the FSDP sample, and tutorials."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.models.training import Step
+from console.parsers.training_values import NUMBER, Found, broken, finite_total, number, positive, thousandth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NANO = re.compile(rf"\biter (\d{{1,12}}): loss ({NUMBER}), time ({NUMBER})ms(?:, mfu ({NUMBER})%)?")
+_MODDED = re.compile(
+    rf"\bstep:(\d{{1,12}})/(\d{{1,15}}) .{{0,80}}?\btrain_loss:({NUMBER})(?:.{{0,80}}?step_avg:({NUMBER})ms)?"
+)
+_ROW = re.compile(
+    rf"(?:^|\s)(\d{{1,12}}) \| loss ({NUMBER})(?: \| lr ({NUMBER}))?"
+    rf"(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
+)
+_PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
+_PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): ({NUMBER}[KMGTB]?)")
+_BATCH = re.compile(rf"\bBatch (\d{{1,12}}) Loss: ({NUMBER}), Speed: ({NUMBER}) samples/sec(?:, lr: ({NUMBER}))?")
+_MINIBATCH = re.compile(rf"^\s*\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
+
+
+def _nano(text: str) -> Found | None:
+    found = _NANO.search(text)
+    if found is None:
+        return None
+    at, loss, time, mfu = found.groups()
+    share = positive(mfu or "")
+    return _found(
+        "nanogpt", found, int(at), number(loss), {"mfu": share} if share else {}, time=thousandth(positive(time))
+    )
+
+
+def _modded(text: str) -> Found | None:
+    found = _MODDED.search(text)
+    if found is None:
+        return None
+    at, total, loss, time = found.groups()
+    return _found(
+        "modded-nanogpt", found, int(at), number(loss), {}, total=int(total), time=thousandth(positive(time or ""))
+    )
+
+
+def _row(text: str) -> Found | None:
+    found = _ROW.search(text)
+    if found is None:
+        return None
+    at, loss, rate, time, mfu = found.groups()
+    share = positive(mfu or "")
+    extra = {"mfu": share} if share else {}
+    return _found(
+        "loss-rows", found, int(at), number(loss), extra, lr=number(rate or ""), time=thousandth(positive(time or ""))
+    )
+
+
+def _picotron(text: str) -> Found | None:
+    found = _PICOTRON.search(text)
+    if found is None:
+        return None
+    fields = {
+        name: value
+        for name, raw in _PICOTRON_FIELD.findall(text[found.start() :])
+        if (value := number(raw)) is not None
+    }
+    fields.pop("Step", None)
+    tokens = fields.pop("Tokens/s", None)
+    result = _found("picotron", found, int(found.group(1)), fields.pop("Loss", None), fields)
+    result.step = result.step._replace(tokens_per_s=tokens or None, grad_norm=fields.pop("Grad norm", None))
+    return result
+
+
+def _batch(text: str) -> Found | None:
+    found = _BATCH.search(text)
+    if found is None:
+        return None
+    at, loss, speed, rate = found.groups()
+    samples = positive(speed)
+    extra = {"samples_per_s": samples} if samples else {}
+    return _found("fsdp-sample", found, int(at), number(loss), extra, lr=number(rate or ""))
+
+
+def _minibatch(text: str) -> Found | None:
+    found = _MINIBATCH.search(text)
+    if found is None:
+        return None
+    epoch, at, loss = found.groups()
+    return _found("minibatches", found, int(at), number(loss), {"epoch": float(epoch)})
+
+
+def _found(
+    name: str,
+    match: re.Match[str],
+    at: int,
+    loss: float | None,
+    extra: dict[str, float],
+    *,
+    total: int | None = None,
+    lr: float | None = None,
+    time: float | None = None,
+) -> Found:
+    step = Step(
+        step=at,
+        total=finite_total(total),
+        loss=loss,
+        lr=lr,
+        step_time_s=time,
+        nan=broken(loss),
+        extra=extra,
+    )
+    return Found(name, step, match.start())
+
+
+_READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
+    ("iter ", _nano),
+    ("train_loss:", _modded),
+    (" | loss ", _row),
+    ("| Loss: ", _picotron),
+    ("samples/sec", _batch),
+    ("] loss: ", _minibatch),
+)
+"""What has to stand in a line for each."""
+
+
+def small(text: str) -> Found | None:
+    """What a small program says of a step."""
+    for mark, reader in _READERS:
+        if mark in text and (found := reader(text)):
+            return found
+    return None
