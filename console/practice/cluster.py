@@ -52,7 +52,7 @@ class PracticeCluster:
         folder: Path | None = None,
     ) -> None:
         self._full = scene in (True, "full")
-        self._opening = time.time()
+        self._opening = float(int(time.time()))  # a whole second: what is played is alike whenever that is
         past = HISTORY_SECONDS if self._full else 1.0
         self.clock = Clock(speed, start=self._opening - past)
         self.clock.live_from = self._opening

@@ -60,7 +60,7 @@ def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Objec
     items = []
     for position, workload in enumerate(waiting):
         meta, spec = workload["metadata"], workload["spec"]
-        local = (meta["namespace"], spec["queueName"])
+        local = (meta["namespace"], spec.get("queueName", ""))
         kept = ("name", "namespace", "ownerReferences", "creationTimestamp")
         items.append(
             {
@@ -68,7 +68,7 @@ def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Objec
                 "apiVersion": api_version,
                 "metadata": {key: meta[key] for key in kept if key in meta},
                 "priority": spec.get("priority", 0),
-                "localQueueName": spec["queueName"],
+                "localQueueName": spec.get("queueName", ""),
                 "positionInClusterQueue": position,
                 "positionInLocalQueue": seen[local],
             }

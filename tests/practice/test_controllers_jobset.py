@@ -6,7 +6,7 @@ import pytest
 
 from console.practice.controllers.objects import annotations_of, condition, labels_of
 from console.practice.refusal import ApiError
-from console.practice.resources import JOBS, JOBSETS, PODS, SERVICES, WORKLOADS
+from console.practice.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
 from tests.practice.world import World, jobset, phases, why
 
 PREFIX = "jobset.sigs.k8s.io/"
@@ -169,3 +169,17 @@ def test_a_job_set_without_queue_starts_at_once(world: World) -> None:
     assert phases(world.pods("train")) == ["Running", "Running"]
     assert world.storage.list(WORKLOADS) == []
     assert condition(world.get(JOBSETS, "train"), "Suspended") is None
+
+
+def test_a_namespace_that_is_deleted_takes_all_that_is_in_it(world: World) -> None:
+    world.add(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short"}})
+    made = jobset("gone", 1, queue="")
+    made["metadata"]["namespace"] = "short"
+    world.add(JOBSETS, made)
+    world.play()
+    assert [pod["status"]["phase"] for pod in world.storage.list(PODS, "short")] == ["Running"]
+    world.storage.delete(NAMESPACES, "", "short")
+    assert world.storage.get(NAMESPACES, "", "short")["status"]["phase"] == "Terminating"
+    world.play()
+    assert world.storage.find(NAMESPACES, "", "short") is None
+    assert not any(world.storage.list(resource, "short") for resource in RESOURCES if resource.namespaced)

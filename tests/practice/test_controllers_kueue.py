@@ -148,8 +148,8 @@ def test_the_more_urgent_takes_the_place_of_the_less(world: World) -> None:
     assert phases(world.pods("urgent")) == ["Running"] * 4
     assert why(world.workload("idle"), "Preempted")[1] == "InClusterQueue"
     name = world.workload("urgent")["metadata"]["name"]
-    (pending,) = world.events(name, "Pending")
-    assert pending.endswith("more needed. Pending the preemption of 1 workload(s)")
+    pending = world.events(name, "Pending")
+    assert pending[0].endswith("more needed. Pending the preemption of 1 workload(s)")
     (told,) = world.events(name, "PreemptedWorkload")
     assert told.endswith(
         "in ClusterQueue a4; preemptor effective priority: 750 (base: 750, boost: 0); "

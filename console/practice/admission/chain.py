@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from console.practice.storage import Operation, Storage
 
 
+_WITH_SPEC = (CLUSTERQUEUES, JOBS, JOBSETS, LOCALQUEUES, NODES, WORKLOADS)
+
+
 class AdmissionChain:
     """What the API server and the webhooks of JobSet and Kueue do to objects before they are stored."""
 
@@ -41,19 +44,22 @@ class AdmissionChain:
             JOBS: self._new_job,
             JOBSETS: self._new_jobset,
             CLUSTERQUEUES: self._new_cluster_queue,
-            LOCALQUEUES: lambda queue: queue["spec"].setdefault("stopPolicy", "None"),
+            LOCALQUEUES: _new_local_queue,
             WORKLOADS: self._new_workload,
             NAMESPACES: _new_namespace,
             NODES: _new_node,
             SERVICES: _new_service,
         }
         self._update: dict[Resource, Callable[[Object, Object], None]] = {
+            NODES: lambda node, _: _check_node(node),
             JOBS: self._changed_job,
             JOBSETS: self._changed_jobset,
         }
 
     def __call__(self, operation: Operation, resource: Resource, new: Object, old: Object | None) -> Object:
         """Default and check one object; ApiError when it is refused."""
+        if resource in _WITH_SPEC and new.get("spec") is None:
+            new["spec"] = {}
         if operation == "CREATE" and resource in self._create:
             self._create[resource](new)
         elif operation == "UPDATE" and resource in self._update and old is not None:
@@ -115,8 +121,17 @@ def _new_namespace(namespace: Object) -> None:
 
 
 def _new_node(node: Object) -> None:
-    node.setdefault("spec", {})
     node.setdefault("status", {})
+    _check_node(node)
+
+
+def _check_node(node: Object) -> None:
+    _refuse(NODES, node, pods.taint_faults(node["spec"].get("taints") or (), "spec.taints"))
+
+
+def _new_local_queue(queue: Object) -> None:
+    queue["spec"].setdefault("clusterQueue", "")
+    queue["spec"].setdefault("stopPolicy", "None")
 
 
 def _new_service(service: Object) -> None:
@@ -125,4 +140,4 @@ def _new_service(service: Object) -> None:
     spec.setdefault("sessionAffinity", "None")
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port["port"])
+        port.setdefault("targetPort", port.get("port"))

@@ -26,7 +26,8 @@ def default_jobset(jobset: Object) -> None:
     for name in ("enableDNSHostnames", "publishNotReadyAddresses"):
         if network.get(name) is None:
             network[name] = True
-    for replicated in spec.get("replicatedJobs") or ():
+    spec["replicatedJobs"] = spec.get("replicatedJobs") or []
+    for replicated in spec["replicatedJobs"]:
         replicated.setdefault("replicas", 1)
         replicated.setdefault("groupName", "default")
         job = replicated.setdefault("template", {}).setdefault("spec", {})

@@ -10,12 +10,15 @@ from console.practice.refusal import Object, forbidden
 from console.practice.resources import PODS, PRIORITYCLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from console.practice.clock import Clock
     from console.practice.refusal import Cause
     from console.practice.storage import Storage
 
 _WAIT_SECONDS = 300
 _EXTENDED = "nvidia.com/gpu"
+_EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 def default_spec(spec: Object) -> None:
@@ -140,9 +143,21 @@ def _toleration_faults(toleration: Object, path: str) -> list[Cause]:
     if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
         text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         faults.append(invalid(f"{path}.effect", toleration.get("effect", ""), text))
-    effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
-    if toleration.get("effect") and toleration["effect"] not in effects:
-        faults.append(unsupported(f"{path}.effect", toleration["effect"], effects))
+    if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
+        faults.append(unsupported(f"{path}.effect", toleration["effect"], _EFFECTS))
+    return faults
+
+
+def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
+    """Return what is wrong with the taints of a node."""
+    faults: list[Cause] = []
+    for at, taint in enumerate(taints):
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        faults += [invalid(f"{path}[{at}].key", key, why) for why in qualified_name_faults(key)]
+        if not effect:
+            faults.append(required(f"{path}[{at}].effect"))
+        elif effect not in _EFFECTS:
+            faults.append(unsupported(f"{path}[{at}].effect", effect, _EFFECTS))
     return faults
 
 

@@ -207,7 +207,7 @@ class Jobs(Controller):
             "message": message,
         }
         conditions = job["status"].setdefault("conditions", [])
-        job["status"]["conditions"] = [item for item in conditions if item["type"] != kind] + [new]
+        job["status"]["conditions"] = [item for item in conditions if item.get("type") != kind] + [new]
 
     def _tell(self, new: Object, old: Object) -> None:
         before, after = condition(old, "Suspended"), condition(new, "Suspended")

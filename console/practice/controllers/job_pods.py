@@ -55,7 +55,7 @@ class JobPods:
 def is_ready(pod: Object) -> bool:
     """Whether a pod says it is ready."""
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
 def index_of(pod: Object) -> int:

@@ -176,8 +176,7 @@ class PodRun:
     def _main_ended(self, run: ContainerRun) -> None:
         if self.stopping:
             return
-        policy = self.pod["spec"].get("restartPolicy")
-        if not self.forced_phase and (policy == "Always" or (policy == "OnFailure" and run.exit_code)):
+        if self._again(run):
             self._restart_later(run)
         self.report()
 
@@ -208,18 +207,25 @@ class PodRun:
         if self.init:
             status["initContainerStatuses"] = [_done_is_ready(run) for run in self.init]
         status["containerStatuses"] = [run.status() for run in self.main]
-        kept = [item for item in status.get("conditions") or () if item["type"] not in self._conditions()]
+        kept = [item for item in status.get("conditions") or () if item.get("type") not in self._conditions()]
         status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
 
     def phase(self) -> str:
         """Return Pending, Running, Succeeded or Failed."""
-        codes = [run.exit_code for run in self.main]
+        codes = [None if self._again(run) else run.exit_code for run in self.main]
         if any(code for code in [run.exit_code for run in self.init]) and self._never():
             return "Failed"
         if all(code is not None for code in codes):
             return self.forced_phase or ("Failed" if any(codes) else "Succeeded")
         begun = any(run.running or run.exit_code is not None or run.restarts for run in self.main)
         return "Running" if begun else "Pending"
+
+    def _again(self, run: ContainerRun) -> bool:
+        """Whether a main container that ended is to start again in this pod."""
+        policy = self.pod["spec"].get("restartPolicy")
+        if self.forced_phase or self.stopping:
+            return False
+        return bool(policy == "Always" or (policy == "OnFailure" and run.exit_code))
 
     def _never(self) -> bool:
         return bool(self.pod["spec"].get("restartPolicy") == "Never")

@@ -63,27 +63,7 @@ class Recorder:
         event = _new_event(about, namespace, name, kind, reason, message, now)
         if field:
             event["involvedObject"]["fieldPath"] = field
-        if _is_series(source):
-            event |= {
-                "eventTime": micro_stamp(now),
-                "reportingComponent": source,
-                "reportingInstance": f"{source}-practice",
-                "action": action or reason,
-                "source": {},
-                "firstTimestamp": None,
-                "lastTimestamp": None,
-            }
-        else:
-            origin = {"component": source} | ({"host": host} if host else {})
-            event |= {
-                "source": origin,
-                "firstTimestamp": stamp(now),
-                "lastTimestamp": stamp(now),
-                "count": 1,
-                "eventTime": None,
-                "reportingComponent": source,
-                "reportingInstance": host,
-            }
+        event |= _series(source, action or reason, now) if _is_series(source) else _counted(source, host, now)
         with suppress(ApiError):  # the namespace is being deleted: the real recorder gives up on that, too
             self._storage.create(EVENTS, event)
             self._known[same] = name
@@ -108,6 +88,30 @@ class Recorder:
             self._known.pop(same, None)
             if self._storage.find(EVENTS, namespace, name) is not None:
                 self._storage.delete(EVENTS, namespace, name)
+
+
+def _series(source: str, action: str, now: float) -> Object:
+    return {
+        "eventTime": micro_stamp(now),
+        "reportingComponent": source,
+        "reportingInstance": f"{source}-practice",
+        "action": action,
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+    }
+
+
+def _counted(source: str, host: str, now: float) -> Object:
+    return {
+        "source": {"component": source} | ({"host": host} if host else {}),
+        "firstTimestamp": stamp(now),
+        "lastTimestamp": stamp(now),
+        "count": 1,
+        "eventTime": None,
+        "reportingComponent": source,
+        "reportingInstance": host,
+    }
 
 
 def _new_event(about: Object, namespace: str, name: str, kind: str, reason: str, message: str, now: float) -> Object:

@@ -156,7 +156,7 @@ class Scheduler(Controller):
         new = {"type": "PodScheduled", "status": status, "lastProbeTime": None, "reason": reason, "message": message}
         new = {name: value for name, value in new.items() if value != ""}
         new["lastTransitionTime"] = stamp(self.clock.now())
-        pod["status"]["conditions"] = [item for item in conditions if item["type"] != "PodScheduled"] + [new]
+        pod["status"]["conditions"] = [item for item in conditions if item.get("type") != "PodScheduled"] + [new]
 
 
 def _may_be_placed(pod: Object) -> bool:

@@ -49,6 +49,28 @@ def build_jobset(job: Job) -> Object:
         f"{_QUEUE}podset-{kind}-topology": level,
         **job.notes,
     }
+    spec = {
+        "parallelism": nodes,
+        "completions": nodes,
+        "completionMode": "Indexed",
+        "backoffLimit": job.backoff,
+        "template": {"metadata": {"labels": marks, "annotations": notes}, "spec": _pod(job, nodes, gpus)},
+    }
+    labels = {**marks, f"{_QUEUE}queue-name": job.queue, f"{_QUEUE}priority-class": job.priority}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
+        "spec": {
+            "failurePolicy": {"maxRestarts": job.restarts},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "ttlSecondsAfterFinished": 43200,
+            "replicatedJobs": [{"name": "workload", "replicas": 1, "template": {"spec": spec}}],
+        },
+    }
+
+
+def _pod(job: Job, nodes: int, gpus: int) -> Object:
     pod: Object = {
         "restartPolicy": "Never",
         "tolerations": [
@@ -69,25 +91,7 @@ def build_jobset(job: Job) -> Object:
     }
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)
-    spec = {
-        "parallelism": nodes,
-        "completions": nodes,
-        "completionMode": "Indexed",
-        "backoffLimit": job.backoff,
-        "template": {"metadata": {"labels": marks, "annotations": notes}, "spec": pod},
-    }
-    labels = {**marks, f"{_QUEUE}queue-name": job.queue, f"{_QUEUE}priority-class": job.priority}
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
-        "spec": {
-            "failurePolicy": {"maxRestarts": job.restarts},
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "ttlSecondsAfterFinished": 43200,
-            "replicatedJobs": [{"name": "workload", "replicas": 1, "template": {"spec": spec}}],
-        },
-    }
+    return pod
 
 
 def _env(job: Job, nodes: int, gpus: int) -> list[Object]:

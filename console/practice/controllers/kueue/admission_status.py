@@ -20,7 +20,7 @@ def mark(workload: Object, kind: str, status: bool, reason: str, message: str, n
     """Set a condition of a Workload (a draft); Kueue keeps them in order of type."""
     generation = workload["metadata"].get("generation", 1)
     changed = set_condition(workload, kind, status, reason, message[:_LONGEST], now, generation=generation)
-    workload["status"]["conditions"].sort(key=lambda item: item["type"])
+    workload["status"]["conditions"].sort(key=lambda item: item.get("type", ""))
     return changed
 
 

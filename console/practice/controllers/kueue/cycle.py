@@ -60,6 +60,8 @@ class Admission(Controller):
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self.queues = Queues(self.storage, self.clock)
+        self._moved = False
+        """Whether this cycle admitted or evicted anybody."""
         self.storage.subscribe(self._notice)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -75,8 +77,12 @@ class Admission(Controller):
         entries = [entry for head in heads if (entry := self._nominate(head, snapshot)) is not None]
         entries.sort(key=lambda item: (item.choice.borrowing, -item.workload.priority, queue_time(item.workload.obj)))
         preempted: list[WorkloadInfo] = []
-        for entry in entries:
-            self._process(entry, snapshot, preempted)
+        self._moved = False
+        skipped = [entry for entry in entries if not self._process(entry, snapshot, preempted)]
+        for entry in skipped:
+            self._note(entry)
+            if not self._moved:  # trying again at once would find the same
+                self._rest(entry, hopeless=False)
         self.look_again(_ANY)
 
     def _notice(self, event: Event) -> None:
@@ -121,7 +127,8 @@ class Admission(Controller):
         if Mode.NO_FIT < entry.choice.mode < Mode.FIT:
             entry.targets = preemption.targets(entry.choice)
 
-    def _process(self, entry: _Entry, snapshot: Snapshot, preempted: list[WorkloadInfo]) -> None:
+    def _process(self, entry: _Entry, snapshot: Snapshot, preempted: list[WorkloadInfo]) -> bool:
+        """Deal with one head; return whether it was dealt with, and is not only skipped in this cycle."""
         gone = [*preempted, *(target.workload for target in entry.targets)]
         with snapshot.without(gone):
             fits = self._places_free(entry, snapshot)
@@ -131,28 +138,27 @@ class Admission(Controller):
         queue = snapshot.queues[entry.workload.cluster_queue]
         if entry.choice.mode is Mode.NO_FIT:
             self._wait(entry, hopeless=True)
-            return
+            return True
         if entry.choice.mode is not Mode.FIT and not entry.targets:
             self._hold_back(entry, snapshot)
             self._wait(entry, hopeless=True)
-            return
+            return True
         if any(target.workload in preempted for target in entry.targets):
             entry.message = "Workload has overlapping preemption targets with another workload"
-            self._note(entry)
-            return
+            return False
         with snapshot.without(gone):
             fits = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
         if not fits:
             entry.message = "Workload no longer fits after processing another workload"
-            self._note(entry)
-            return
+            return False
         if entry.choice.mode is Mode.FIT:
             self._admit(entry, snapshot)
-            return
+            return True
         preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add(at, value)
         self._preempt(entry, snapshot)
+        return True
 
     def _places_free(self, entry: _Entry, snapshot: Snapshot) -> bool:
         """Whether the places chosen at the nomination are still free."""
@@ -183,6 +189,7 @@ class Admission(Controller):
             queue.add(at, kept)
 
     def _admit(self, entry: _Entry, snapshot: Snapshot) -> None:
+        self._moved = True
         now, before = self.clock.now(), entry.workload.obj
         name = entry.workload.cluster_queue
         admission = {"clusterQueue": name, "podSetAssignments": _assignments(entry.choice, snapshot)}
@@ -206,6 +213,7 @@ class Admission(Controller):
         self.queues.rest(entry.workload, strict=False, hopeless=False, preempting=True)
 
     def _evict(self, entry: _Entry, target: Target, snapshot: Snapshot) -> None:
+        self._moved = True
         now, preemptor, victim = self.clock.now(), entry.workload, target.workload
         paths = [snapshot.queues[item.cluster_queue].path() for item in (preemptor, victim)]
         text = (
@@ -231,6 +239,9 @@ class Admission(Controller):
     def _wait(self, entry: _Entry, *, hopeless: bool) -> None:
         """Let a Workload wait, and say why."""
         self._note(entry)
+        self._rest(entry, hopeless=hopeless)
+
+    def _rest(self, entry: _Entry, *, hopeless: bool) -> None:
         queue = self.storage.get(CLUSTERQUEUES, "", entry.workload.cluster_queue)
         strict = queue["spec"].get("queueingStrategy") == "StrictFIFO"
         obj = self.storage.get(WORKLOADS, *entry.workload.key)

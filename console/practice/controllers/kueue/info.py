@@ -95,6 +95,11 @@ def read_workload(obj: Object, cluster_queue: str = "") -> WorkloadInfo:
     return WorkloadInfo(obj, admission["clusterQueue"] if admission else cluster_queue, pod_sets)
 
 
+def local_queue_of(obj: Object) -> str:
+    """Return the name of the LocalQueue a Workload waits in; empty when it names none."""
+    return str(obj["spec"].get("queueName") or "")
+
+
 def has_quota(obj: Object) -> bool:
     """Whether quota is reserved for a Workload."""
     return is_true(obj, "QuotaReserved") and bool(obj["status"].get("admission"))

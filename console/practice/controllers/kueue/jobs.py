@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.practice.controllers.base import Controller
 from console.practice.controllers.kueue import admission_status as status
-from console.practice.controllers.kueue.info import has_quota
+from console.practice.controllers.kueue.info import has_quota, local_queue_of
 from console.practice.controllers.kueue.podsets import (
     admitted_info,
     build_workload,
@@ -38,12 +38,18 @@ if TYPE_CHECKING:
     from console.practice.storage import Storage
 
 
+_EVICTION_SECONDS = 1.0
+"""An eviction takes this long at least: two queues that take from each other do so at a human pace."""
+
+
 class ManagedJobs(Controller):
     """Ports the job framework of Kueue 0.18 for one kind: JobSets, or Jobs that nothing else owns."""
 
     def __init__(self, plane: ControlPlane, resource: Resource) -> None:
         super().__init__(plane)
         self.resource = resource
+        self._leaving: dict[str, bool] = {}
+        """Evicted Workloads that hold quota still, by uid: whether they have taken their time."""
         self.source = "jobset.x-k8s.io/jobset-kueue-controller" if resource is JOBSETS else "batch/job-kueue-controller"
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
@@ -83,15 +89,30 @@ class ManagedJobs(Controller):
         suspended = bool(job["spec"].get("suspend"))
         if evicted is not None and evicted["status"] == "True":
             self._stop(job, workload, evicted["message"])
-            if has_quota(workload) and not _active(self.storage.get(self.resource, *key_of(job))):
+            if not has_quota(workload) or not self._has_taken_its_time(workload, key_of(job)):
+                return
+            if not _active(self.storage.get(self.resource, *key_of(job))):
+                del self._leaving[workload["metadata"]["uid"]]
                 self._clear(workload, evicted)
         elif suspended and is_true(workload, "Admitted"):
             self._start(job, workload)
-        elif suspended and queue_name(job) != workload["spec"]["queueName"]:
+        elif suspended and queue_name(job) != local_queue_of(workload):
             name = queue_name(job)
             self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: draft["spec"].update(queueName=name))
         elif not suspended and not is_true(workload, "Admitted"):
             self._stop(job, workload, "Not admitted by cluster queue")
+
+    def _has_taken_its_time(self, workload: Object, job: Key) -> bool:
+        uid = workload["metadata"]["uid"]
+
+        def over() -> None:
+            self._leaving[uid] = True
+            self.look_again(job)
+
+        if uid not in self._leaving:
+            self._leaving[uid] = False
+            self.clock.after(_EVICTION_SECONDS, over)
+        return self._leaving[uid]
 
     def _clear(self, workload: Object, evicted: Object) -> None:
         """Free the quota of an evicted Workload whose pods are gone."""

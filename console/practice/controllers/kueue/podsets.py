@@ -7,6 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from console.practice.controllers.kueue import words
+from console.practice.controllers.kueue.info import local_queue_of
 from console.practice.controllers.objects import annotations_of, labels_of, reference
 from console.practice.resources import PRIORITYCLASSES, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES
 
@@ -96,7 +97,7 @@ def admitted_info(workload: Object, storage: Storage) -> list[Object]:
         info: Object = {
             "labels": {
                 words.PODSET: assignment["name"],
-                words.LOCAL_QUEUE: workload["spec"]["queueName"],
+                words.LOCAL_QUEUE: local_queue_of(workload),
                 words.CLUSTER_QUEUE: admission["clusterQueue"],
             },
             "annotations": {words.WORKLOAD: workload["metadata"]["name"]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.practice.controllers.kueue.admission_status import requeue_at
-from console.practice.controllers.kueue.info import has_quota, is_active, read_workload
+from console.practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
 from console.practice.controllers.objects import condition, deleting, is_true, key_of
 from console.practice.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
@@ -44,8 +44,8 @@ class Queues:
 
     def cluster_queue(self, workload: Object) -> str:
         """Return the ClusterQueue a Workload waits for; empty when its LocalQueue does not exist."""
-        queue = self._storage.find(LOCALQUEUES, workload["metadata"]["namespace"], workload["spec"]["queueName"])
-        return str(queue["spec"]["clusterQueue"]) if queue is not None else ""
+        queue = self._storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
+        return str(queue["spec"].get("clusterQueue", "")) if queue is not None else ""
 
     def waiting(self, name: str) -> list[WorkloadInfo]:
         """Return all Workloads that wait for a ClusterQueue, first to be tried first."""
@@ -100,7 +100,7 @@ class Queues:
             return False
         if requeue_at(obj) > self._clock.now():
             return False
-        queue = self._storage.find(LOCALQUEUES, obj["metadata"]["namespace"], obj["spec"]["queueName"])
+        queue = self._storage.find(LOCALQUEUES, obj["metadata"]["namespace"], local_queue_of(obj))
         return queue is not None and queue["spec"].get("stopPolicy", "None") == "None"
 
 

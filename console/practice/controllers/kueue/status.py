@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.practice.controllers.base import Controller
-from console.practice.controllers.kueue.info import read_workload
+from console.practice.controllers.kueue.info import local_queue_of, read_workload
 from console.practice.controllers.kueue.snapshot import Snapshot
 from console.practice.controllers.objects import deleting, is_true, key_of, set_condition
 from console.practice.controllers.quantity import milli, words
@@ -50,10 +50,10 @@ class QueueStatus(Controller):
             waiting = self._queues.waiting(name)
             self._cluster_queue(node.obj, node.used, holding, len(waiting))
             for queue in self.storage.list(LOCALQUEUES):
-                if queue["spec"]["clusterQueue"] == name:
+                if queue["spec"].get("clusterQueue") == name:
                     self._local_queue(queue, node.obj, holding, waiting)
         for queue in self.storage.list(LOCALQUEUES):
-            if queue["spec"]["clusterQueue"] not in snapshot.queues:
+            if queue["spec"].get("clusterQueue") not in snapshot.queues:
                 self._local_queue(queue, None, [], [])
 
     def _cluster_queue(self, queue: Object, used: Quantities, holding: list[WorkloadInfo], waiting: int) -> None:
@@ -134,7 +134,7 @@ class QueueStatus(Controller):
 
 
 def _in(workload: WorkloadInfo, namespace: str, queue: str) -> bool:
-    return workload.key[0] == namespace and workload.obj["spec"]["queueName"] == queue
+    return workload.key[0] == namespace and local_queue_of(workload.obj) == queue
 
 
 def _total(workloads: list[WorkloadInfo]) -> Quantities:

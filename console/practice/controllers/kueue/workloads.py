@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import seconds_of
 from console.practice.controllers.base import Controller
 from console.practice.controllers.kueue import admission_status as status
-from console.practice.controllers.kueue.info import has_quota, is_active
+from console.practice.controllers.kueue.info import has_quota, is_active, local_queue_of
 from console.practice.controllers.kueue.jobs import release_orphan
 from console.practice.controllers.kueue.words import JOB_UID
 from console.practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
@@ -34,7 +34,7 @@ class Workloads(Controller):
     def _in_local_queue(self, queue: Object) -> list[Key]:
         name, namespace = queue["metadata"]["name"], queue["metadata"]["namespace"]
         items = self.storage.list(WORKLOADS, namespace)
-        return [key_of(obj) for obj in items if obj["spec"]["queueName"] == name]
+        return [key_of(obj) for obj in items if local_queue_of(obj) == name]
 
     def reconcile(self, key: Key) -> None:
         """Look at one Workload."""
@@ -118,7 +118,7 @@ class Workloads(Controller):
     def _explain(self, workload: Object) -> None:
         """Say why a Workload cannot even be tried."""
         local, cluster = self._queues(workload)
-        name = workload["spec"]["queueName"]
+        name = local_queue_of(workload)
         text = ""
         if local is None:
             text = f"LocalQueue {name} doesn't exist"
@@ -137,7 +137,7 @@ class Workloads(Controller):
 
         def change(draft: Object) -> None:
             conditions = draft.setdefault("status", {}).get("conditions") or []
-            draft["status"]["conditions"] = [item for item in conditions if item["type"] != "DeactivationTarget"]
+            draft["status"]["conditions"] = [item for item in conditions if item.get("type") != "DeactivationTarget"]
             draft["status"].pop("requeueState", None)
             status.evict(draft, reason, text, now, cause=cause)
 
@@ -147,7 +147,7 @@ class Workloads(Controller):
             self._say(workload, "Normal", word, text)
 
     def _queues(self, workload: Object) -> tuple[Object | None, Object | None]:
-        local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], workload["spec"]["queueName"])
+        local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
         cluster = self.storage.find(CLUSTERQUEUES, "", local["spec"]["clusterQueue"]) if local is not None else None
         return local, cluster
 
