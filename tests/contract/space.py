@@ -21,6 +21,7 @@ VARIABLE = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\bjobset-([a-z0-9-]+)-[0-9a-f]{5}\b"), r"jobset-\1-<hash>"),
     (re.compile(r"\b([a-z0-9-]+-workers-\d+-\d+)-[a-z0-9]{5}\b"), r"\1-<random>"),
+    (re.compile(r"\bwas \d+s\b"), "was <seconds>"),
 )
 """What no two runs have in common."""
 

@@ -288,7 +288,7 @@ STORY = {
     ("Warning", "Pending", f"{SHORT}16 more needed"),
     ("Normal", "CreatedWorkload", "Created Workload: <namespace>/jobset-one-<hash>"),
     ("Normal", "Started", "Admitted by clusterQueue team"),
-    ("Normal", "Admitted", "Admitted by ClusterQueue team, wait time since reservation was 0s"),
+    ("Normal", "Admitted", "Admitted by ClusterQueue team, wait time since reservation was <seconds>"),
     ("Normal", "SuspendedJobs", "jobset is suspended"),
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from tests.lab.build import LabError, build
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
+from tests.lab.sshd import find_sshd
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -25,6 +26,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, _interrupt)
     try:
         if options.verb == "build":
+            find_sshd()
             _say(str(build().folder), sys.stdout)
         else:
             _serve(options.nodes, options.pods)
