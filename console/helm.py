@@ -60,7 +60,9 @@ class Helm:
 
             with Chart.load(chart) as loaded:
                 rendered = loaded.render(dict(values), name=name, namespace=namespace)
-            return tuple(text for path, text in sorted(rendered.items()) if _is_manifest(path, text))
+            return tuple(
+                part for _, text in sorted(rendered.items()) for part in _documents(text) if kind_and_name(part)[0]
+            )
 
         return await _in_thread(work, f"The chart could not be rendered for {name}")
 
@@ -100,13 +102,14 @@ class Helm:
         await _in_thread(work, f"{name} could not be changed")
 
     async def uninstall(self, *, name: str, namespace: str) -> tuple[str, ...]:
-        """Remove a release; what it had, as "Kind name". The cluster deletes the pods a moment later."""
+        """Remove a release; what went, as "Kind name". The cluster deletes the pods a moment later."""
 
         def work() -> tuple[str, ...]:
             with self._config(namespace) as config:
                 manifest = str(config.status(name)["manifest"])
                 config.uninstall(name)
-            return tuple(f"{kind} {title}" for kind, title in map(kind_and_name, _documents(manifest)))
+            gone = [text for text in _documents(manifest) if not is_kept(text)]
+            return tuple(f"{kind} {title}" for kind, title in map(kind_and_name, gone))
 
         return await _in_thread(work, f"{name} could not be removed from {namespace}")
 
@@ -140,6 +143,11 @@ def kind_and_name(manifest: str) -> tuple[str, str]:
     kind = re.search(r"^kind: *\"?([\w.]+)", manifest, re.MULTILINE)
     name = re.search(r"^metadata:\n(?:[ ].*\n)*?  name: *\"?([-.\w]+)", manifest, re.MULTILINE)
     return (kind.group(1) if kind else "", name.group(1) if name else "")
+
+
+def is_kept(manifest: str) -> bool:
+    """Whether an object stays when its release is removed: volumes and claims, whose data others may use."""
+    return re.search(r"^    \"?helm.sh/resource-policy\"?: keep$", manifest, re.MULTILINE) is not None
 
 
 async def _in_thread(work: Callable[[], T], failed: str) -> T:
@@ -262,10 +270,6 @@ def _first_sentence(text: str) -> str:
 def _documents(manifest: str) -> tuple[str, ...]:
     parts = re.split(r"^---\n", manifest, flags=re.MULTILINE)
     return tuple(re.sub(r"^# Source: .*\n", "", part) for part in parts if part.strip())
-
-
-def _is_manifest(path: str, text: str) -> bool:
-    return path.endswith(".yaml") and bool(text.strip())
 
 
 def _release(summary: Mapping[str, Any]) -> Release:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.errors import BadInput, NotFound, Unreadable
 from console.helm import RECIPE_LABEL, Helm, kind_and_name
+from console.models.fit import fit_notes, fit_problems
 from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value
 from console.models.values import merge, overlay
-from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes
+from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes, recipe_launchers
 from console.parsers.values import check_values, misplaced_nulls, parse_sets
 
 if TYPE_CHECKING:
@@ -78,8 +79,23 @@ class Catalogue:
             if message
         ]
         found += misplaced_nulls(self.schema, plan.values)
-        found += check_values(self.schema, merge(self.defaults(plan.recipe), plan.values))
+        values = merge(self.defaults(plan.recipe), plan.values)
+        found += check_values(self.schema, values)
+        if not found:
+            # Only values that are sound by themselves can be held against each other.
+            recipe = self.recipe(plan.recipe).id
+            found += fit_problems(recipe, self._paths(recipe), values)
         return tuple(found)
+
+    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems."""
+        if self.problems(plan):
+            return ()
+        recipe = self.recipe(plan.recipe).id
+        return fit_notes(recipe, self._paths(recipe), merge(self.defaults(recipe), plan.values))
+
+    def _paths(self, recipe: str) -> set[str]:
+        return {field.path for field in self.fields(recipe)}
 
     def require_sound(self, plan: LaunchPlan) -> None:
         """Raise BadInput, with every problem in it, unless there is none."""
@@ -102,10 +118,11 @@ class Catalogue:
     def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
         """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
         recipe = self.recipe(plan.recipe).id
+        wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
         mine = {
-            name: text for name, text in self.launchers.items() if name in _COMMON or name.rpartition(".")[0] == recipe
+            name: text for name, text in self.launchers.items() if name in wanted or name.rpartition(".")[0] == recipe
         }
-        if len(mine) <= len(_COMMON):
+        if len(mine) <= len(wanted):
             raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
         return overlay(overlay(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})
 

@@ -2,7 +2,7 @@
 # First stage in every pod: libraries and environment, sshd on port 2222; on index 0 also discovery of the other pods,
 # their order in the building, and the MPI host file.
 # The chart sets JOB_COMPLETION_INDEX, NNODES, GPUS_PER_NODE, HOSTNAME_PREFIX, DOMAIN_NAME, SSH_PUBLIC_KEY,
-# A4_DISCOVERY_SECONDS, with gIB also NCCL_PLUGIN_PATH and NCCL_INIT_SCRIPT, and mounts the release's keys at /a4/ssh.
+# A4_DISCOVERY_SECONDS, A4_SSH, with gIB also NCCL_PLUGIN_PATH and NCCL_INIT_SCRIPT, and mounts the release's keys at /a4/ssh.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -36,12 +36,13 @@ use_libraries() {
 # Processes that mpirun starts through sshd do not inherit the container's environment: they source this file.
 write_environment() {
     local file="$root/tmp/export_init_env.sh"
+    local own="NCCL_SOCKET_IFNAME NCCL_TUNER_CONFIG_PATH NCCL_DEBUG${A4_NCCL_OWN:+ $A4_NCCL_OWN}"
     (umask 077 && export -p | grep -vE '^declare -x (_|PWD|OLDPWD|SHLVL)(=|$)' >"$file")
     if [[ -n "${NCCL_INIT_SCRIPT:-}" && -e "$root$NCCL_INIT_SCRIPT" ]]; then
         {
             echo "source '$root$NCCL_INIT_SCRIPT'"
-            # The chart's choice of interfaces and tuner comes after what the script of gIB sets.
-            export -p | grep -E '^declare -x (NCCL_SOCKET_IFNAME|NCCL_TUNER_CONFIG_PATH|NCCL_DEBUG)=' || true
+            # What the chart and the person chose comes after what the script of gIB sets.
+            export -p | grep -E "^declare -x (${own// /|})=" || true
             # gIB's NCCL knows neither.
             echo "unset NCCL_NVLS_ENABLE TORCH_NCCL_USE_COMM_NONBLOCKING"
         } >>"$file"
@@ -143,6 +144,13 @@ if command -v nvidia-smi >/dev/null; then
     look_at_gpus
 else
     step_skip gpus "no nvidia-smi in this image"
+fi
+
+if ! command -v sshd >/dev/null && [[ "${A4_SSH:-required}" == "optional" ]]; then
+    for name in ssh discovery order hostfile; do
+        step_skip "$name" "no sshd in this image, and the recipe needs none"
+    done
+    exit
 fi
 
 step ssh

@@ -7,7 +7,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="${A4_ROOT:-}"
 
 echo "pod $(hostname), index $JOB_COMPLETION_INDEX of $NNODES, recipe $A4_RECIPE"
-rm -f "$root/tmp/a4-step" "$root/tmp/a4-exit-code"
+rm -f "$root/tmp/a4-step" "$root/tmp/a4-exit-code" "$root/tmp/a4-keep"
 
 # A first process gets no signal it has no trap for: without this, stopping a job would take the whole grace period.
 child=0
@@ -25,13 +25,14 @@ if [[ "$code" -eq 0 ]]; then
         set +eu
         # shellcheck source=/dev/null
         source "$root/tmp/export_init_env.sh"
-        exec bash "$here/$A4_RECIPE.sh"
+        exec bash "$here/$A4_RECIPE.sh" "$@"
     ) &
     child=$!
     wait "$child" || code=$?
 fi
 
-if [[ "${SLEEP_INFINITY:-false}" == "true" ]]; then
+# A recipe with nothing to do asks for its pods to be kept.
+if [[ "${SLEEP_INFINITY:-false}" == "true" || -e "$root/tmp/a4-keep" ]]; then
     echo "$A4_RECIPE ended with exit code $code; the pod is kept until the job is stopped"
     sleep infinity &
     child=$!

@@ -12,8 +12,10 @@ recipe's own numbers, then the person's variables and secrets. */ -}}
 - name: JOB_IDENTIFIER
   value: {{ .Release.Name }}-$(JOB_UUID)
 {{- range $name, $value := include "a4.fixedEnv" . | fromYaml }}
+{{- if not (or (hasKey $.Values.env $name) (hasKey $.Values.secrets $name)) }}
 - name: {{ $name | quote }}
   value: {{ $value | quote }}
+{{- end }}
 {{- end }}
 {{- range $name, $value := .Values.env }}
 {{- if not (hasKey $.Values.secrets $name) }}
@@ -55,11 +57,21 @@ NCCL_INIT_SCRIPT: /usr/local/gib/scripts/set_nccl_env.sh
 NCCL_TUNER_CONFIG_PATH: /usr/local/gib/configs/{{ .Values.network.nccl.tuner }}
 {{- end }}
 {{- end }}
-{{- if eq .Values.recipe.id "nccl-all-reduce" }}
-A4_NCCL_BEGIN: {{ .Values.recipe.nccl.begin | quote }}
-A4_NCCL_END: {{ .Values.recipe.nccl.end | quote }}
-A4_NCCL_FACTOR: {{ int .Values.recipe.nccl.factor | quote }}
-A4_NCCL_ITERS: {{ int .Values.recipe.nccl.iterations | quote }}
-A4_NCCL_WARMUP: {{ int .Values.recipe.nccl.warmup | quote }}
+{{- with include "a4.ncclPreset" . }}
+{{ . }}
 {{- end }}
+{{- with include "a4.ownNccl" . }}
+A4_NCCL_OWN: {{ . | quote }}
+{{- end }}
+A4_SSH: {{ ternary "required" "optional" (has .Values.recipe.id (list "nccl-all-reduce" "connectivity" "interactive")) }}
+{{- include "a4.recipeEnv" . }}
+{{- end -}}
+
+{{- /* NCCL settings that a person chose: gIB's script may not undo them. */ -}}
+{{- define "a4.ownNccl" -}}
+{{- $names := keys (include "a4.ncclPreset" . | fromYaml) -}}
+{{- range $name, $_ := .Values.env -}}
+{{- if hasPrefix "NCCL_" $name -}}{{- $names = append $names $name -}}{{- end -}}
+{{- end -}}
+{{- $names | sortAlpha | uniq | join " " -}}
 {{- end -}}

@@ -7,6 +7,12 @@ kueue.x-k8s.io/podset-{{ .Values.topology.request }}-topology: {{ .Values.topolo
 networking.gke.io/default-interface: eth0
 networking.gke.io/interfaces: {{ include "a4.interfaces" . | quote }}
 {{- end }}
+{{- if .Values.storage.gcs }}
+gke-gcsfuse/volumes: "true"
+gke-gcsfuse/cpu-limit: 500m
+gke-gcsfuse/memory-limit: 1Ti
+gke-gcsfuse/ephemeral-storage-limit: 2Ti
+{{- end }}
 {{- end -}}
 
 {{- /* eth0 and eth1 carry TCP, eth2..eth9 one RDMA card each; or the names given, in their order. */ -}}
@@ -58,17 +64,7 @@ nodeAffinity:
 - name: third-party
   emptyDir: {}
 {{- end }}
-{{- if .Values.storage.ssd }}
-- name: ssd
-  hostPath:
-    path: /mnt/stateful_partition/kube-ephemeral-ssd
-    type: Directory
-{{- end }}
-{{- range $claim, $path := .Values.storage.pvc }}
-- name: pvc-{{ $claim | replace "." "-" | trunc 59 | trimSuffix "-" }}
-  persistentVolumeClaim:
-    claimName: {{ $claim | quote }}
-{{- end }}
+{{- include "a4.storageVolumes" . }}
 {{- end -}}
 
 {{- define "a4.volumeMounts" -}}
@@ -86,12 +82,5 @@ nodeAffinity:
 - name: third-party
   mountPath: /third_party
 {{- end }}
-{{- with .Values.storage.ssd }}
-- name: ssd
-  mountPath: {{ . | quote }}
-{{- end }}
-{{- range $claim, $path := .Values.storage.pvc }}
-- name: pvc-{{ $claim | replace "." "-" | trunc 59 | trimSuffix "-" }}
-  mountPath: {{ $path | quote }}
-{{- end }}
+{{- include "a4.storageMounts" . }}
 {{- end -}}

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.errors import NotAllowed, Unreadable
+from console.errors import Conflict, NotAllowed, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,12 @@ async def try_out(client: Client, namespace: str, manifests: Sequence[str]) -> N
             made = yaml.safe_load(manifest)
         except yaml.YAMLError as error:
             raise Unreadable(f"A rendered object is not YAML: {error}.") from error
-        await _create(client, namespace, made)
+        try:
+            await _create(client, namespace, made)
+        except Conflict:
+            # A volume or claim that others use already is used, not made.
+            if not _is_kept(made):
+                raise
         if made["kind"] == "JobSet":
             await _try_jobs(client, namespace, made)
 
@@ -52,10 +57,15 @@ async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:
 async def _create(client: Client, namespace: str, made: Object) -> None:
     kind, name, version = made["kind"], made["metadata"]["name"], made["apiVersion"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    place = "" if kind == "PersistentVolume" else f"/namespaces/{quote(namespace, safe='')}"
     await client.request(
         "POST",
-        f"{root}/namespaces/{quote(namespace, safe='')}/{kind.lower()}s",
+        f"{root}{place}/{kind.lower()}s",
         doing=f"create {kind} {name}",
         params=_TRIAL,
         body=msgspec.json.encode(made),
     )
+
+
+def _is_kept(made: Object) -> bool:
+    return (made["metadata"].get("annotations") or {}).get("helm.sh/resource-policy") == "keep"

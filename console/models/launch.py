@@ -29,6 +29,8 @@ class FieldKind(StrEnum):
     """NAME=text, one a line."""
     ROWS = "rows"
     """A list of small maps, written as YAML."""
+    BLOCK = "block"
+    """Text of several lines, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ def coerce(field: Field, text: str) -> Value:
             return _rows(field, text)
         case FieldKind.TEXT:
             return text.strip()
+        case FieldKind.BLOCK:
+            return text
 
 
 def spell(field: Field, value: Value) -> str:

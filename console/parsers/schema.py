@@ -49,6 +49,11 @@ def recipe_changes(schema: Schema, recipe: str) -> dict[str, Value]:
     return merge(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
 
 
+def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
+    """The scripts that a recipe's own launcher needs beside it."""
+    return tuple(_recipe_options(schema)[recipe].get("launchers", ()))
+
+
 def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
     """The fields a recipe's form has, section by section; a section stands where its first field stands."""
     defaults = merge(parse_defaults(schema), recipe_changes(schema, recipe))
@@ -109,6 +114,8 @@ def _kind(path: str, part: Schema) -> FieldKind:
         return FieldKind.CHOICE
     if part["type"] == "array":
         return FieldKind.ROWS if part["items"].get("type") == "object" else FieldKind.LIST
+    if part.get("x-multiline"):
+        return FieldKind.BLOCK
     kinds = {
         "string": FieldKind.TEXT,
         "integer": FieldKind.INTEGER,

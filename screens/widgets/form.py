@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 GAP = 2
-_SEVERAL_LINES = (FieldKind.MAP, FieldKind.LIST, FieldKind.ROWS)
+_SEVERAL_LINES = (FieldKind.MAP, FieldKind.LIST, FieldKind.ROWS, FieldKind.BLOCK)
 
 
 def make_editor(field: Field, choices: Sequence[str]) -> Widget:

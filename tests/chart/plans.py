@@ -18,8 +18,13 @@ def offline() -> Launcher:
     return Launcher(CATALOGUE, Helm(), Client(Login(nowhere)))
 
 
+def plain(recipe: str) -> LaunchPlan:
+    """A recipe with nothing but a queue."""
+    return LaunchPlan(recipe, f"anna-{CATALOGUE.recipe(recipe).suffix}", "team", {"queue": "a4"})
+
+
 PLANS = {
-    "nccl-all-reduce": LaunchPlan("nccl-all-reduce", "anna-nccl-test", "team", {"queue": "a4"}),
+    **{recipe.id: plain(recipe.id) for recipe in CATALOGUE.recipes() if recipe.id not in ("ddp-smoke", "interactive")},
     "nccl-all-reduce-two-gpus": LaunchPlan(
         "nccl-all-reduce",
         "anna-small",
@@ -59,6 +64,55 @@ PLANS = {
             "restarts": 3,
             "maxRunDuration": 3600,
             "ttl": 600,
+        },
+    ),
+    "qwen3-storage": LaunchPlan(
+        "qwen3-30b-pretrain",
+        "anna-storage",
+        "team",
+        {
+            "gpus": 64,
+            "queue": "a4",
+            "env": {"NCCL_IB_TC": "53"},
+            "network": {"hostNetwork": True, "nccl": {"preset": "explicit"}},
+            "resources": {"rdma/hca_shared_devices_a": "1"},
+            "storage": {
+                "nfs": {"server": "10.0.0.2", "instance": "my-filestore", "location": "us-central1-a"},
+                "lustre": {
+                    "claim": "lustre-pvc",
+                    "server": "172.27.48.5",
+                    "instance": "my-lustre",
+                    "project": "my-project",
+                    "location": "us-central1-a",
+                },
+                "gcs": {"team.logs": "/gcs:implicit-dirs", "cloud-samples-data": "/artifacts"},
+                "host": {"/dev/infiniband": "/dev/infiniband"},
+                "ssd": "/ssd",
+            },
+            "recipe": {
+                "workspace": "/lustre/anna",
+                "skip": {"environment": True, "clone": True},
+                "train": {"virtualStage": 6, "firstStage": 22, "output": "/gcs/logs/run-1"},
+            },
+        },
+    ),
+    "plain-nfs": LaunchPlan(
+        "qwen3-download", "anna-nfs", "team", {"storage": {"nfs": {"server": "10.0.0.2", "path": "/mnt"}}}
+    ),
+    "own-script-everything": LaunchPlan(
+        "own-script",
+        "anna-own",
+        "team",
+        {
+            "recipe": {
+                "script": {
+                    "text": 'python train.py "$@"\n',
+                    "before": "pip list",
+                    "arguments": ["--steps", "100", "true"],
+                    "config": "steps: 100\n",
+                    "configFile": "nemo-config.yaml",
+                }
+            }
         },
     ),
 }

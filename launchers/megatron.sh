@@ -1,0 +1,207 @@
+# shellcheck shell=bash
+# Steps of the recipes that stand on Pai-Megatron-Patch: environment, code, model and data, conversion, training.
+# Sourced by those recipes after steps.sh and sharing.sh; each step knows its own switch.
+# The chart sets the SKIP_ switches, MP_DATASET_TYPE and its like, and every A4_ variable that is read here; the
+# recipe's page in the form says what each means.
+
+root="${A4_ROOT:-}"
+pai_code="$root$A4_CODE"
+
+# skips SWITCH STEP: true, and said, when the switch is on.
+skips() {
+    if [[ "${!1}" == "true" ]]; then step_skip "$2" "$1=true"; else return 1; fi
+}
+
+# With nothing to do the pods are for shells: run.sh keeps them.
+keep_when_all_is_skipped() {
+    local switch
+    for switch in "$@"; do
+        if [[ "${!switch}" != "true" ]]; then return; fi
+    done
+    touch "$root/tmp/a4-keep"
+}
+
+# On every pod: packages in one pod's image are in no other's.
+step_environment() {
+    local driver=/usr/local/lib/python3.12/dist-packages/triton/backends/nvidia/driver.py packages=()
+    if skips SKIP_ENV_SETUP environment; then return; fi
+    step environment
+    if [[ -e "$root$driver" ]]; then
+        # Triton calls ldconfig by its bare name, which is not on every PATH, and reads its answer as plain text.
+        sed -i 's|libs = subprocess.check_output(\["ldconfig"|libs = subprocess.check_output(["/sbin/ldconfig"|g' "$root$driver"
+        sed -i '/\/sbin\/ldconfig/s|\.decode()|.decode(errors="ignore")|' "$root$driver"
+    else
+        echo "no $driver in this image: Triton stays as it is"
+    fi
+    if [[ "$A4_UPGRADE_NCCL" == "true" ]]; then pip install --upgrade nvidia-nccl-cu12; fi
+    read -ra packages <<<"$A4_PACKAGES"
+    if ((${#packages[@]})); then pip install "${packages[@]}"; fi
+    read -ra packages <<<"$A4_BUILT_PACKAGES"
+    if ((${#packages[@]})); then pip install --no-build-isolation "${packages[@]}"; fi
+}
+
+step_clone() {
+    if skips SKIP_CLONE_REPO clone; then return; fi
+    if ! is_first; then
+        step_skip clone "index 0 does this"
+        return
+    fi
+    step clone
+    if [[ -d "$pai_code/.git" ]]; then
+        echo "$A4_CODE is there already"
+        if [[ -z "$A4_CODE_REVISION" ]]; then git -C "$pai_code" pull; else git -C "$pai_code" fetch; fi
+    else
+        clone "$A4_CODE_REPOSITORY" "$pai_code" --recurse-submodules
+    fi
+    if [[ -n "$A4_CODE_REVISION" ]]; then git -C "$pai_code" checkout "$A4_CODE_REVISION"; fi
+    git -C "$pai_code" submodule update --init --recursive
+}
+
+step_download() {
+    local files=()
+    if skips SKIP_DOWNLOAD_DATA download; then return; fi
+    if ! is_first; then
+        step_skip download "index 0 does this"
+        return
+    fi
+    step download
+    download_model
+    read -ra files <<<"$A4_DATA_FILES"
+    if [[ -e "$root$A4_DATA_FOLDER/.a4-complete" && "$(<"$root$A4_DATA_FOLDER/.a4-complete")" == "$A4_DATA_FILES" ]]; then
+        echo "the data are in $A4_DATA_FOLDER already"
+    else
+        fetch "$root$A4_DATA_FOLDER" ${files[@]+"${files[@]}"}
+        echo "$A4_DATA_FILES" >"$root$A4_DATA_FOLDER/.a4-complete"
+    fi
+}
+
+download_model() {
+    local folder="$root$A4_HF_FOLDER"
+    if [[ -e "$folder/.a4-complete" ]]; then
+        echo "$A4_MODEL_ID is in $A4_HF_FOLDER already"
+        return
+    fi
+    mkdir -p "$folder"
+    if [[ "$A4_MODEL_HUB" == "modelscope" ]]; then
+        command -v modelscope >/dev/null || pip install modelscope
+        modelscope download --model "$A4_MODEL_ID" --local_dir "$folder"
+    else
+        command -v huggingface-cli >/dev/null || pip install 'huggingface_hub[cli]>=0.34,<1.0'
+        huggingface-cli download "$A4_MODEL_ID" --local-dir "$folder"
+    fi
+    touch "$folder/.a4-complete"
+    du -sh "$folder"
+}
+
+# Indexed fine-tuning data: the sequence length must be the training's.
+step_build_data() {
+    local arguments=(
+        "$A4_SFT_SOURCE"
+        "$A4_TOKENIZER"
+        "$A4_SEQ_LEN"
+        "$A4_SFT_PREFIX"
+        "$A4_HF_FOLDER"
+        "$MP_SFT_PACKING"
+    )
+    local marker="$root${A4_SFT_PREFIX}_text_document.a4-complete"
+    if skips SKIP_DATA_BUILD build-data; then return; fi
+    if ! is_first; then
+        step_skip build-data "index 0 does this"
+        return
+    fi
+    if [[ -e "$marker" && "$(<"$marker")" == "${arguments[*]}" ]]; then
+        step_skip build-data "${A4_SFT_PREFIX}_text_document is there already"
+        return
+    fi
+    step build-data
+    (cd "$pai_code/toolkits/sft_data_preprocessing" && bash run_build_idxmap_sft_dataset.sh "${arguments[@]}")
+    echo "${arguments[*]}" >"$marker"
+}
+
+# What the scripts read of the pod: their WORLD_SIZE is the number of nodes, their RANK the node's.
+on_all_nodes() {
+    OMP_NUM_THREADS=12 WORLD_SIZE="$NNODES" RANK="$JOB_COMPLETION_INDEX" \
+        KUBERNETES_CONTAINER_RESOURCE_GPU="$GPUS_PER_NODE" bash "$@"
+}
+
+# convert_weights to-mcore|to-hf: all pods take part, and index 0 decides for all of them whether it is needed.
+convert_weights() {
+    local script="scripts/$A4_FAMILY/run_8xH20.sh" target arguments=()
+    if [[ "$A4_MODEL_SIZE" == "A22B" ]]; then script="scripts/$A4_FAMILY/run_A22B_16xH20.sh"; fi
+    if [[ "$1" == "to-hf" ]]; then
+        target="$A4_EXPORT_FOLDER"
+        arguments=("$A4_MODEL_SIZE" "$A4_MCORE_FOLDER" "$target" true "$A4_CONVERT_CUDA" "$A4_CONVERT_PR" "$A4_HF_FOLDER")
+    else
+        target="$A4_MCORE_FOLDER"
+        arguments=("$A4_MODEL_SIZE" "$A4_HF_FOLDER" "$target" false "$A4_CONVERT_CUDA" "$A4_CONVERT_PR")
+    fi
+    if is_first; then post convert "$(if is_converted "$root$target"; then echo no; else echo yes; fi)"; fi
+    if [[ "$(read_post convert)" == "no" ]]; then
+        step_skip convert "$target is converted already"
+        return
+    fi
+    step convert
+    (cd "$pai_code/toolkits/distributed_checkpoints_convertor" && on_all_nodes "$script" "${arguments[@]}")
+    if is_first; then touch "$root$target/.a4-complete"; fi
+}
+
+# A folder that exists proves nothing; what is written last does.
+is_converted() { [[ -e "$1/.a4-complete" || -e "$1/latest_checkpointed_iteration.txt" ]]; }
+
+step_convert() {
+    if skips SKIP_CHECKPOINT_CONVERSION convert; then return; fi
+    convert_weights to-mcore
+}
+
+step_train() {
+    if skips SKIP_TRAINING train; then return; fi
+    step train
+    echo "$A4_TRAIN_ITERATIONS iterations of $A4_GLOBAL_BATCH_SIZE samples, results in $A4_OUTPUT_BASEPATH"
+    run_training
+}
+
+# The fine-tuning on JSON data that Qwen3-Next can have after the other training.
+step_train_json() {
+    if [[ "$SKIP_TRAINING" == "true" || "$USE_JSON_SFT" != "true" ]]; then return; fi
+    step train-json
+    local -x MP_DATASET_TYPE=raw
+    local A4_SFT=true A4_TRAIN_TOKENS_OR_ITERS=10000 A4_WARMUP_TOKENS_OR_ITERS=100
+    local A4_DATASET_PATH="$A4_DATA_FOLDER/alpaca_zh-train-general.json"
+    local A4_VALID_DATASET_PATH="$A4_DATA_FOLDER/alpaca_zh-valid-general.json"
+    local A4_OUTPUT_BASEPATH="${A4_OUTPUT_BASEPATH%/*}/output_mcore_qwen3_next_sft_json"
+    run_training
+}
+
+# The 27 arguments of run_mcore_qwen3.sh, in its order and by its names.
+run_training() {
+    local arguments=(
+        "$A4_ENV"
+        "$A4_MODEL_SIZE"
+        "$A4_BATCH_SIZE"
+        "$A4_GLOBAL_BATCH_SIZE"
+        "$A4_LR"
+        "$A4_MIN_LR"
+        "$A4_SEQ_LEN"
+        "$A4_PAD_LEN"
+        "$A4_PR"
+        "$A4_TP"
+        "$A4_PP"
+        "$A4_CP"
+        "$A4_ETP"
+        "$A4_EP"
+        "$A4_SP"
+        "$A4_DO"
+        "$A4_FL"
+        "$A4_SFT"
+        "$A4_AC"
+        "$A4_OPTIMIZER_OFFLOAD"
+        "$A4_SAVE_INTERVAL"
+        "$A4_DATASET_PATH"
+        "$A4_VALID_DATASET_PATH"
+        "$A4_PRETRAIN_CHECKPOINT_PATH"
+        "$A4_TRAIN_TOKENS_OR_ITERS"
+        "$A4_WARMUP_TOKENS_OR_ITERS"
+        "$A4_OUTPUT_BASEPATH"
+    )
+    (cd "$pai_code/examples/$A4_FAMILY" && on_all_nodes run_mcore_qwen3.sh "${arguments[@]}")
+}

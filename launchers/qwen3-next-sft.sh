@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Qwen3-Next-80B-A3B fine-tuning on indexed data, which are built first.
+# The chart sets what megatron.sh and sharing.sh name; prepare.sh has run before.
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# shellcheck source=launchers/steps.sh
+source "$here/steps.sh"
+# shellcheck source=launchers/sharing.sh
+source "$here/sharing.sh"
+# shellcheck source=launchers/megatron.sh
+source "$here/megatron.sh"
+trap 'step_end $?' EXIT
+
+keep_when_all_is_skipped SKIP_ENV_SETUP SKIP_DATA_BUILD SKIP_CLONE_REPO SKIP_DOWNLOAD_DATA SKIP_CHECKPOINT_CONVERSION SKIP_TRAINING
+step_environment
+step_clone
+step_download
+step_build_data
+step_sync downloaded
+step_convert
+step_train
+step_train_json

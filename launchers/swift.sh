@@ -1,0 +1,79 @@
+# shellcheck shell=bash
+# Steps of the recipes that stand on Megatron-SWIFT: Megatron-LM, the environment, and the arguments they have in common.
+# Sourced by those recipes after steps.sh and sharing.sh.
+# The chart sets NNODES, GPUS_PER_NODE, JOB_COMPLETION_INDEX, MASTER_ADDR, MASTER_PORT, PAI_WORKSPACE_ROOT,
+# MEGATRON_LM_PATH, MODELSCOPE_CACHE, A4_MEGATRON_BRANCH, A4_SWIFT_VERSION, A4_SWIFT_EXTRA and, for trainings, the other A4_SWIFT_ ones.
+
+root="${A4_ROOT:-}"
+
+# at_least 3.8: the image's SWIFT is that or newer.
+at_least() { printf '%s\n%s\n' "$1" "$A4_SWIFT_VERSION" | sort -V -C; }
+
+step_megatron() {
+    if ! is_first; then
+        step_skip megatron "index 0 does this"
+    elif [[ -d "$root$MEGATRON_LM_PATH/.git" ]]; then
+        step_skip megatron "$MEGATRON_LM_PATH is there already"
+    else
+        step megatron
+        clone https://github.com/NVIDIA/Megatron-LM.git "$root$MEGATRON_LM_PATH" --branch "$A4_MEGATRON_BRANCH"
+    fi
+    step_sync megatron
+}
+
+# Paths in the commands are relative to the workspace.
+enter_workspace() {
+    mkdir -p "$root$PAI_WORKSPACE_ROOT" "$root$MODELSCOPE_CACHE"
+    cd "$root$PAI_WORKSPACE_ROOT" || exit 1
+}
+
+# megatron starts torchrun itself and asks for these.
+export_ranks() {
+    local device devices=()
+    for ((device = 0; device < GPUS_PER_NODE; device++)); do devices+=("$device"); done
+    CUDA_VISIBLE_DEVICES="$(IFS=,; echo "${devices[*]}")"
+    export CUDA_VISIBLE_DEVICES PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    export NPROC_PER_NODE="$GPUS_PER_NODE" NODE_RANK="$JOB_COMPLETION_INDEX"
+}
+
+# What the document's own list has in common for both trainings. SWIFT 4 calls some of it otherwise.
+common_arguments() {
+    local load=--load save=--save epochs=--max_epochs save_interval=--save_interval workers=--num_workers datasets=()
+    if at_least 4.0; then
+        load=--model save=--output_dir epochs=--num_train_epochs save_interval=--save_steps workers=--dataloader_num_workers
+    fi
+    mapfile -t datasets <<<"$A4_SWIFT_DATASETS"
+    arguments=(
+        "$load" "$A4_SWIFT_LOAD"
+        --dataset "${datasets[@]}"
+        --tensor_model_parallel_size "$A4_SWIFT_TP"
+        --sequence_parallel "$A4_SWIFT_SP"
+        --micro_batch_size "$A4_SWIFT_MICRO_BATCH"
+        --global_batch_size "$A4_SWIFT_GLOBAL_BATCH"
+        --recompute_granularity "$A4_SWIFT_RECOMPUTE"
+        --finetune true
+        --cross_entropy_loss_fusion true
+        --lr "$A4_SWIFT_LR"
+        --lr_warmup_fraction "$A4_SWIFT_WARMUP"
+        --min_lr "$A4_SWIFT_MIN_LR"
+        "$epochs" "$A4_SWIFT_EPOCHS"
+        "$save" "$A4_SWIFT_SAVE"
+        "$save_interval" "$A4_SWIFT_SAVE_INTERVAL"
+        --max_length "$A4_SWIFT_MAX_LENGTH"
+        "$workers" "$A4_SWIFT_WORKERS"
+        --dataset_num_proc "$A4_SWIFT_DATA_PROCESSES"
+    )
+    if [[ "$A4_SWIFT_RECOMPUTE" == "full" ]]; then
+        arguments+=(--recompute_method uniform --recompute_num_layers "$A4_SWIFT_RECOMPUTE_LAYERS")
+    fi
+    if [[ "$A4_SWIFT_SAVE_OPTIMIZER" != "true" ]]; then arguments+=(--no_save_optim true --no_save_rng true); fi
+}
+
+# Words a person adds, one a line.
+further_arguments() {
+    local further=()
+    if [[ -n "$A4_SWIFT_EXTRA" ]]; then
+        mapfile -t further <<<"$A4_SWIFT_EXTRA"
+        arguments+=("${further[@]}")
+    fi
+}
