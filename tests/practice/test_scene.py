@@ -173,6 +173,6 @@ def test_the_same_seed_gives_the_same_scene(scene: World) -> None:
 
 def test_life_goes_on(scene: World) -> None:
     world = World(scene=True)
-    world.play(15 * 60)
+    world.play(4 * 3600)
     assert is_true(jobset(world, "nccl-0412"), "Completed")
     assert is_true(world.workload("dpo-b"), "Admitted")

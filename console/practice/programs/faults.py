@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 FAULT = "a4-practice/fault"
 PACE = "a4-practice/pace"
 """Seconds per step instead of the program's own."""
+_TESTS = "a4-practice/tests"
+"""How often a test is run, one after the other, for one that outlasts a first look."""
 
 
 def fault_at(place: Place, kind: str) -> int | None:
@@ -30,3 +32,8 @@ def fault_at(place: Place, kind: str) -> int | None:
 def pace(place: Place, usual: float) -> float:
     """Return the seconds one step takes."""
     return float(place.notes.get(PACE, usual))
+
+
+def tests(place: Place) -> int:
+    """Return how many tests one program runs."""
+    return int(place.notes.get(_TESTS, "1"))

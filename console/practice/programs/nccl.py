@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from console.practice.programs.faults import fault_at, pace
+from console.practice.programs.faults import fault_at, pace, tests
 from console.practice.programs.recipes import steps_of, workers
 from console.practice.programs.recordings import (
     NCCL_FILE,
@@ -56,7 +56,7 @@ def all_reduce(place: Place) -> Iterator[Step]:
 
 def _tables(place: Place) -> Iterator[Step]:
     """One test, or as many as the scene asks for: its own test has to outlast a first look at the console."""
-    for _ in range(int(place.env.get("PRACTICE_NCCL_TESTS", "1"))):
+    for _ in range(tests(place)):
         yield from _table(place)
 
 

@@ -82,8 +82,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
         9,
         Job(
             "nccl-0412", "nccl-all-reduce", 16, "a4", "medium", "you", topology=("required", SUBBLOCK),
-            env={"PRACTICE_NCCL_TESTS": "60"},
-            notes={"a4-practice/pace": "16"},
+            notes={"a4-practice/pace": "16", "a4-practice/tests": "60"},
         ),
     ),
     (7.5, Job("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
