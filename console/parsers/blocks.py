@@ -39,18 +39,19 @@ class Blocks:
         return rest
 
 
-def lines_with(words: Sequence[bytes], block: bytes, eager: Callable[[], bool]) -> Iterator[bytes]:
-    """Lines of the block that hold one of the words, in their order; all lines for as long as `eager` says so."""
+def spans_with(words: Sequence[bytes], block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+    """Where lines begin and end that hold one of the words, in their order; all lines while `eager` says so."""
     found = _starts(words, block)
     at, size = 0, len(block)
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
             end = _end(block, at, size)
-            yield block[at:end]
+            yield at, end
             at = end + 1
         if at <= start < size:
-            yield block[start : found[start]]
-            at = found[start] + 1
+            end = found[start]
+            yield start, end
+            at = end + 1
 
 
 def _starts(words: Sequence[bytes], block: bytes) -> dict[int, int]:
@@ -60,7 +61,9 @@ def _starts(words: Sequence[bytes], block: bytes) -> dict[int, int]:
     for word in words:
         at = block.find(word)
         while at >= 0:
-            end = _end(block, at, size)
+            end = block.find(b"\n", at)
+            if end < 0:
+                end = size
             found[block.rfind(b"\n", 0, at) + 1] = end
             at = block.find(word, end)
     return found

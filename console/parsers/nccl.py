@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.models.nccl import NcclTest, Row
-from console.parsers.nccl_line import Torn, Units, completed, first_half, label_of, number, row_of
+from console.parsers.blocks import Blocks, spans_with
+from console.parsers.nccl_line import MORE_WORDS, WORDS, Torn, Units, completed, first_half, label_of, number, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST = 1 << 12
 """Bytes of a line that are kept; the rest of a longer one is dropped."""
+_REST_WITHIN = 4096
+"""Lines after a torn row among which the rest of it is looked for."""
 _FAILURE = re.compile(r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*")
 _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
@@ -236,7 +239,8 @@ class NcclParser:
     def __init__(self) -> None:
         self._runs: list[_Run] = []
         self._streams: dict[str, _Stream] = {}
-        self._rest = b""
+        self._blocks = Blocks(LONGEST)
+        self._look = 0
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
@@ -245,20 +249,29 @@ class NcclParser:
 
     def feed(self, data: bytes) -> list[NcclTest]:
         """Reads on; the tests that changed by it. A line counts once its end has come."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[:LONGEST]
-        return self._told([run for line in lines if (run := self._line(line[:LONGEST]))])
+        block, changed = self._blocks.add(data), []
+        while block:
+            begun = bool(self._runs)
+            for start, end in spans_with(MORE_WORDS if begun else WORDS, block, lambda: self._look > 0):
+                if run := self._line(block[start : min(end, start + LONGEST)]):
+                    changed.append(run)
+                if self._runs and not begun:
+                    block = block[end + 1 :]
+                    break
+            else:
+                break
+        return self._told(changed)
 
     def close(self) -> list[NcclTest]:
         """Reads what is left without a line end; the tests that changed by it."""
-        rest, self._rest = self._rest, b""
-        changed = [self._line(rest), *(stream.flush() for stream in self._streams.values())]
+        changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
         return self._told([run for run in changed if run])
 
     def _told(self, changed: list[_Run]) -> list[NcclTest]:
         return [run.test() for run in self._runs if run in changed]
 
     def _line(self, raw: bytes) -> _Run | None:
+        self._look -= self._look > 0
         label, text = label_of(raw.decode("utf-8", "replace").rstrip("\r"))
         if not text.strip():
             return None
@@ -267,7 +280,11 @@ class NcclParser:
             stream = self._streams[label] = _Stream(self._start)
         if not stream.busy and _FAILURE.search(text):
             stream = next((each for each in self._streams.values() if each.busy), stream)
-        return stream.line(text)
+        was = stream.torn
+        run = stream.line(text)
+        if stream.torn is not was:
+            self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
+        return run
 
     def _start(self) -> _Run:
         run = _Run()

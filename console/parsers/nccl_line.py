@@ -28,6 +28,13 @@ _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
 _GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")
 """A last value with the beginning of a line of libnccl behind it: host, process and thread."""
+WORDS = (
+    *(b"#", b" type", b"_perf", b"Test ", b"of bounds", b"bus bandwidth", b"Collective test", b"rccl-tests"),
+    *(b"float", b"half", b" sum ", b" none "),
+)
+"""A line without any of these begins no test, and the row of one only if its type is rare and its operation too."""
+MORE_WORDS = (*WORDS, b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
+"""A line without any of these is neither of a test nor of its table, but it may be the rest of a torn row."""
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
@@ -77,10 +84,9 @@ def row_of(text: str, units: Units) -> Row | Torn | None:
     redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
     values, cut = _values(rest)
     root, values = _root(values)
-    row = Row(size=int(size), count=int(count), type=kind, redop=redop, root=root)
     if len(values) in _SHAPES and not (cut and len(values) < 6):
-        return _filled(row, values, units)
-    return Torn(row, tuple(values)) if len(values) in {0, 4} else None
+        return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
+    return Torn(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
 
 
 def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:
@@ -106,7 +112,8 @@ def first_half(torn: Torn, units: Units) -> Row | None:
 
 def _start(tokens: list[str]) -> int | None:
     for at in range(len(tokens) - 3, -1, -1):
-        if tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _TYPE.fullmatch(tokens[at + 2]):
+        kind = tokens[at + 2]
+        if kind[0] in "bcdfhiu" and tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _TYPE.fullmatch(kind):
             return at
     return None
 
@@ -121,7 +128,7 @@ def _values(tokens: list[str]) -> tuple[list[str], bool]:
     """The values up to the first thing that is none, and whether there was such a thing."""
     values: list[str] = []
     for token in _dated(tokens):
-        if _VALUE.fullmatch(token):
+        if _plain(token) or _VALUE.fullmatch(token):
             values.append(token)
             continue
         glued = _GLUED.match(token)
@@ -131,7 +138,7 @@ def _values(tokens: list[str]) -> tuple[list[str], bool]:
 
 def _root(values: list[str]) -> tuple[int | None, list[str]]:
     """A root makes the number of values odd; three values are half a retyped row."""
-    if not values or not re.fullmatch(r"-?\d+", values[0]):
+    if not values or not values[0].removeprefix("-").isdecimal():
         return None, values
     if values[0] == "-1" or (len(values) % 2 and len(values) != 3):
         return int(values[0]), values[1:]
@@ -139,12 +146,13 @@ def _root(values: list[str]) -> tuple[int | None, list[str]]:
 
 
 def _filled(row: Row, values: list[str], units: Units) -> Row:
+    out_of_place, in_place = _halves(values, units)
+    return replace(row, out_of_place=out_of_place, in_place=in_place)
+
+
+def _halves(values: list[str], units: Units) -> tuple[Half, Half | None]:
     width, halves = _SHAPES[len(values)]
-    return replace(
-        row,
-        out_of_place=_half(values[:width], units),
-        in_place=_half(values[width:], units) if halves == 2 else None,
-    )
+    return _half(values[:width], units), _half(values[width:], units) if halves == 2 else None
 
 
 def _half(values: list[str], units: Units) -> Half:
@@ -159,8 +167,15 @@ def _half(values: list[str], units: Units) -> Half:
 
 def number(text: str) -> float | None:
     """A finite number, None for N/A, nan and whatever else is none."""
+    if _plain(text):
+        return float(text)
     found = re.fullmatch(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?", text.rstrip("*%"))
     return float(found.group()) if found else None
+
+
+def _plain(text: str) -> bool:
+    """Whether it is digits with at most one point, as nearly all values are."""
+    return text.replace(".", "", 1).isdecimal()
 
 
 def _wrong(text: str, units: Units) -> int | None:

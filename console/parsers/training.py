@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.models.training import Bar, Step, TrainingRun
 from console.parsers import training_dicts as dicts
-from console.parsers.blocks import Blocks, lines_with
+from console.parsers.blocks import Blocks, spans_with
 from console.parsers.nccl_line import ANSI
 from console.parsers.training_learned import Learned
 from console.parsers.training_lines import deepspeed, maxtext, titan, verl, verl_start
@@ -30,10 +30,7 @@ WORDS = (b"loss", b"Loss", b"%|", b"step", b"Step Time")
 """A line without any of these says nothing of training."""
 _JOINED = 60
 """Lines of which one report may consist."""
-_BAR = re.compile(
-    r"([^%|\r]{0,200}?)\d{1,3}%\|[^|]{0,2000}\| *(\d{1,12})/(\d{1,15}) "
-    r"\[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)"
-)
+_BAR = re.compile(r"[^|]{0,2000}\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
 _NAMED = re.compile(r"[A-Za-z)\]]\s*[:>]?\s*$")
 _TRAINING = re.compile(r"(?i)\btrain(?:ing)?\s*:?\s*$|\[?rank ?\d{1,6}\]?:?\s*$|\]:?\s*$")
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
@@ -77,8 +74,9 @@ class TrainingParser:
 
     def feed(self, data: bytes) -> list[TrainingRun]:
         """Reads on; the runs that changed by it. A line counts once its end has come."""
-        for line in lines_with(WORDS, self._blocks.add(data), self._waiting):
-            self._line(line[:LONGEST])
+        block = self._blocks.add(data)
+        for start, end in spans_with(WORDS, block, self._waiting):
+            self._line(block[start : min(end, start + LONGEST)])
         return self._told()
 
     def close(self) -> list[TrainingRun]:
@@ -107,8 +105,16 @@ class TrainingParser:
             text = ANSI.sub("", text)
         if self._waiting() and self._continues(text):
             return
+        if "iteration" in text and "|" in text and (read := megatron(text)):
+            for each in read:
+                self._take(self._with_time(each), _reporter(text, each.at))
+            return
         if "%|" in text:
             self._see(text)
+        if "oss" in text or "tep" in text:
+            self._report(text)
+
+    def _report(self, text: str) -> None:
         if (start := dicts.opens(text)) is not None:
             self._open_dictionary(text, start)
         elif dicts.ends_run(text):
@@ -121,9 +127,7 @@ class TrainingParser:
 
     def _read(self, text: str) -> Iterator[Found]:
         """What a line says by itself."""
-        if "iteration" in text and "|" in text and (read := megatron(text)):
-            yield from map(self._with_time, read)
-        elif found := _one(text):
+        if found := _one(text):
             yield found
         elif (timed := step_time(text) if "Step Time" in text else None) is not None:
             self._time(timed)
@@ -163,15 +167,17 @@ class TrainingParser:
 
     def _see(self, text: str) -> None:
         """A progress bar; those of downloads and the like have a name before them."""
-        for found in _BAR.finditer(text):
-            name, at, total, clock, rate, unit = found.groups()
+        start = text.find("%|")
+        if found := _BAR.match(text, start + 2):
+            name = text[max(0, start - 200) : start].rstrip("0123456789")
             if _NAMED.search(name) and not _TRAINING.search(name):
-                continue
+                return
+            at, total, clock, rate, unit = found.groups()
             speed = positive(rate)
             bar = Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
-                continue
+                return
             self._bar = bar
             if run and run.drawn(bar):
                 self._changed.append(run)
@@ -279,8 +285,8 @@ def _one(text: str) -> Found | None:
 
 def _reporter(text: str, at: int) -> str:
     """Who printed the line, as far as labels tell."""
-    if at == 1 or (at == 0 and text[:1] != "["):
-        return ""
+    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+        return ""  # a date, or nothing
     found = _REPORTER.search(text, 0, at or 300)
     return next((each for each in found.groups() if each), "") if found else ""
 

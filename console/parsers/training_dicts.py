@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from console.models.training import Step
-from console.parsers.training_values import Found, broken, count, finite_total, inverse, number, positive
+from console.parsers.training_values import Found, broken, count, finite_total, inverse, number
 
 _OPEN = re.compile(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
 _PAIR = re.compile(
@@ -17,9 +17,6 @@ _PAIR = re.compile(
 _OF = re.compile(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
 _PLACES = ("global_step/max_steps", "iteration", "global_step", "step", "current_steps")
 _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
-_TAKEN = frozenset(
-    {"loss", "grad_norm", "learning_rate", "train_speed(s/it)", "train_speed(iter/s)", *_PLACES, *_TOKENS}
-)
 ENDED = "train_runtime"
 """The key of the last dictionary of a run."""
 
@@ -44,28 +41,38 @@ def dictionary(text: str, start: int) -> Found | None:
     if "loss" not in pairs:
         return None
     at, total = _place(pairs)
-    loss, grad_norm = number(pairs["loss"]), number(pairs.get("grad_norm", ""))
-    speed = inverse(positive(pairs.get("train_speed(iter/s)", "")))
+    name = _format(pairs, text)
+    loss, grad_norm = number(pairs.pop("loss")), _taken(pairs, "grad_norm")
+    per_step, per_second = _taken(pairs, "train_speed(s/it)"), _taken(pairs, "train_speed(iter/s)")
     step = Step(
         step=at,
         total=total,
         loss=loss,
         grad_norm=grad_norm,
-        lr=number(pairs.get("learning_rate", "")),
-        step_time_s=positive(pairs.get("train_speed(s/it)", "")) or speed,
-        tokens_per_s=next((value for key in _TOKENS if (value := positive(pairs.get(key, "")))), None),
+        lr=_taken(pairs, "learning_rate"),
+        step_time_s=per_step or inverse(per_second),
+        tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
         nan=loss is None or broken(loss, grad_norm),
-        extra={key: value for key, text in pairs.items() if key not in _TAKEN and (value := number(text)) is not None},
+        extra={key: value for key, text in pairs.items() if (value := number(text)) is not None},
     )
-    return Found(_format(pairs, text), step, start)
+    return Found(name, step, start)
+
+
+def _taken(pairs: dict[str, str], key: str) -> float | None:
+    text = pairs.pop(key, None)
+    return None if text is None else number(text)
 
 
 def _place(pairs: dict[str, str]) -> tuple[int | None, int | None]:
     for key in _PLACES:
-        text = pairs.get(key, "")
+        text = pairs.get(key)
+        if text is None:
+            continue
         if found := _OF.fullmatch(text):
+            del pairs[key]
             return int(found.group(1)), finite_total(int(found.group(2)))
         if (step := count(text)) is not None:
+            del pairs[key]
             total = pairs.get("max_steps", pairs.get("total_steps", ""))
             return step, finite_total(count(total))
     return None, None

@@ -6,6 +6,7 @@ A line that begins with its step is believed at once; one that does not, when it
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from console.models.training import Step
 from console.parsers.training_values import NUMBER, Found, broken, count, finite_total, number, positive, thousandth
@@ -27,6 +28,9 @@ _TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms")
 _SPEEDS = ("tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps")
 _FLOPS = ("tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu")
 _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
+LONGEST = 2048
+"""Characters of a line that are looked at."""
+_ANY = r"[-+]?(?:[\d.,]{1,40}(?:[eE][-+]?\d{1,4})?|[nN][aA][nN]|[iI][nN][fF])"
 _MOST = 64
 """Kinds of lines remembered that came once."""
 
@@ -37,20 +41,24 @@ class Learned:
     def __init__(self) -> None:
         self._once: dict[tuple[str, ...], Found] = {}
         self._known: set[tuple[str, ...]] = set()
+        self._template: Template | None = None
 
     def read(self, text: str) -> list[Found]:
         """What the line says; with the line before it that had the same keys, once they are recognised."""
-        pairs = _pairs(text)
+        pairs = self._template.pairs(text) if self._template else {}
+        pairs = pairs or _pairs(text)
         keys = tuple(pairs)
         at = next((key for key in _STEPS if key in pairs), None)
         loss = next((key for key in _LOSSES if key in pairs), None)
-        if at is None or loss is None or _evaluation(keys) or _OTHER_DATA.search(text):
+        if at is None or loss is None or _evaluation(keys) or _other_data(text):
             return []
         found = _found(pairs, at, loss, text)
         if found is None:
             return []
         if keys in self._known or _begins_with(at, text):
-            self._known.add(keys)
+            if keys not in self._known:
+                self._known.add(keys)
+                self._template = Template.of(text)
             return [found]
         before = self._once.pop(keys, None)
         if before is None:
@@ -58,19 +66,78 @@ class Learned:
                 self._once[keys] = found
             return []
         self._known.add(keys)
+        self._template = Template.of(text)
         return [before, found]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A kind of line with its words fixed, so that only the numbers have to be read."""
+
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+    ends: tuple[tuple[str, str], ...]
+    """SI letter and unit of each number."""
+
+    @classmethod
+    def of(cls, text: str) -> Template | None:
+        """The kind of a line of which all is understood."""
+        pattern, keys, ends, at = "", [], [], None
+        for found in _PAIR.finditer(text[:LONGEST]):
+            name = _name(found.group(1))
+            if name in keys:
+                continue
+            pattern += _loose(text[found.start() if at is None else at : found.start(2)]) + f"({_ANY})"
+            at = found.end(2)
+            if found.group(4):
+                pattern += _loose(text[at : found.start(4)]) + r"(\d{1,15})"
+                at = found.end(4)
+            else:
+                pattern += "()"
+            keys.append(name)
+            ends.append((found.group(3) or "", (found.group(5) or "").strip()))
+        rest = _loose(text[at:LONGEST]) if at is not None else ""
+        return cls(re.compile(f"{pattern}{rest}$"), tuple(keys), tuple(ends)) if keys else None
+
+    def pairs(self, text: str) -> dict[str, tuple[str, str, str]]:
+        """As `_pairs`; nothing if the line is of another kind."""
+        found = self.pattern.search(text)
+        if found is None:
+            return {}
+        groups = found.groups()
+        return {
+            key: (value + short, total, unit)
+            for key, value, total, (short, unit) in zip(self.keys, groups[::2], groups[1::2], self.ends, strict=True)
+        }
+
+
+def _loose(words: str) -> str:
+    """A pattern of these words, whatever their numbers and the space between them."""
+    pieces = re.split(r"(\s+|\d[\d.,]*)", words)
+    return "".join(
+        re.escape(each) if not at % 2 else r"\s{1,40}" if each.isspace() else r"[\d.,]{1,30}"
+        for at, each in enumerate(pieces)
+    )
 
 
 def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key to number, total behind a slash and unit; the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
-    for key, value, short, total, unit in _PAIR.findall(text[:4096]):
-        name = key.lower().replace(" ", "_").replace("-", "_")
-        for each in (name, name.rpartition("_")[2] if " " in key else name):
-            if each in _STEPS or each in _LOSSES or each == name:
-                pairs.setdefault(each, (value + short, total, unit.strip()))
-                break
+    for key, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
+        pairs.setdefault(_name(key), (value + short, total, unit.strip()))
     return pairs
+
+
+def _name(key: str) -> str:
+    """A key in small letters and joined; of two words the second, where that alone is a step or a loss."""
+    name = key.lower().replace(" ", "_").replace("-", "_")
+    last = name.rpartition("_")[2]
+    return last if " " in key and name not in _LOSSES and (last in _STEPS or last in _LOSSES) else name
+
+
+def _other_data(text: str) -> bool:
+    """Whether the line says that it is about data that is not trained on."""
+    return ("val" in text or "Val" in text or "est" in text) and _OTHER_DATA.search(text) is not None
 
 
 def _evaluation(keys: tuple[str, ...]) -> bool:
@@ -94,7 +161,7 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
         return next((number(pairs[name][0]) for name in names if name in pairs), None)
 
     grad_norm = first(_NORMS)
-    tokens = _TOKENS.search(text)
+    tokens = _TOKENS.search(text) if "tok" in text else None
     taken = {at, loss, *_NORMS, *_RATES, *_TIMES, *_TIMES_MS, *_SPEEDS, *_FLOPS}
     read = Step(
         step=step,

@@ -7,13 +7,13 @@ import re
 from console.models.training import Step
 from console.parsers.training_values import NUMBER, Found, broken, number, positive
 
-_TITAN = re.compile(rf"\bstep:\s{{1,12}}(\d{{1,12}})\s{{1,12}}loss:\s{{1,12}}({NUMBER})")
-_TITAN_FIELD = re.compile(rf"(\w{{1,40}}):\s{{1,12}}({NUMBER})(?:GiB)?(?:\(({NUMBER})%\))?%?")
+_TITAN = re.compile(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
+_MEMORY = re.compile(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
 _MAX = re.compile(r"completed step: (\d{1,12}), seconds: ")
 _MAX_FIELD = re.compile(rf"([\w/ ]{{1,40}}): ({NUMBER})")
 _DEEP = re.compile(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
 _DEEP_SPEED = re.compile(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
-_VERL_STEP = re.compile(r"\bstep:(\d{1,12})(?=\s+-\s|\s*$)")
+_VERL_STEP = re.compile(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
 _VERL_CUT = re.compile(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
 _VERL_FIELD = re.compile(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
@@ -26,13 +26,14 @@ def titan(text: str) -> Found | None:
     if found is None or "validate step:" in text:
         return None
     loss = number(found.group(2))
-    fields: dict[str, float] = {}
-    for name, raw, share in _TITAN_FIELD.findall(text[found.end() :]):
-        value = number(raw)
-        if value is not None:
-            fields[name] = value
-        if share:
-            fields[f"{name}_percent"] = number(share) or 0.0
+    words = text[found.end() :].split()
+    fields = {
+        name[:-1]: value
+        for name, raw in zip(words[::2], words[1::2], strict=False)
+        if name[-1] == ":" and name != "memory:" and (value := number(raw.rstrip("%").replace(",", ""))) is not None
+    }
+    if memory := _MEMORY.search(text):
+        fields["memory_gib"], fields["memory_percent"] = float(memory.group(1)), float(memory.group(2))
     grad_norm, tflops, tokens = (fields.pop(name, None) for name in ("grad_norm", "tflops", "tps"))
     if not fields.get("mfu", 1.0) > 0:
         del fields["mfu"]
@@ -89,7 +90,7 @@ def deepspeed(text: str) -> Found | None:
 
 def verl_start(text: str) -> int | None:
     """The step that a line of verl announces."""
-    found = _VERL_STEP.search(text) or _VERL_CUT.match(text)
+    found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
 
 

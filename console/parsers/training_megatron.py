@@ -7,45 +7,29 @@ iteration was not skipped, it was nan.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from console.models.training import Step
 from console.parsers.training_values import Found, broken, finite_total, number, positive, thousandth
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _START = re.compile(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
 _MARKS = ("elapsed time per iteration", "consumed samples")
 _STEP_TIME = re.compile(
     r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?)MODEL_TFLOP/s/GPU)?"
 )
-_DATE = re.compile(r"\s*\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\]\s*$")
 _LOSSES = ("lm loss", "loss")
 _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
-_TAKEN = frozenset(
-    {
-        "elapsed time per iteration (ms)", "throughput per GPU (TFLOP/s/GPU)", "learning rate", "grad norm", "lm loss",
-        "TFLOPs", "number of skipped iterations", "skipped iterations", "number of nan iterations", "nan iterations",
-    }
-)  # fmt: skip
 
 
 def megatron(text: str) -> list[Found]:
     """All iteration lines in a line: two of them meet in one when processes share a terminal."""
     if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
         return []
-    return list(_iterations(text))
-
-
-def _iterations(text: str) -> Iterator[Found]:
-    starts = list(_START.finditer(text))
-    for start, after in zip(starts, [*starts[1:], None], strict=True):
-        fields = _fields(text[start.end() : after.start() if after else len(text)])
-        step = _step(int(start.group(1)), int(start.group(2)), fields)
-        dated = _DATE.search(text[: start.start()][-40:])
-        at = start.start() - (len(dated.group()) if dated else 0)
-        yield Found("ms-swift" if "memory(GiB)" in fields else "megatron", step, at)
+    read, end = [], len(text)
+    for start in reversed(list(_START.finditer(text))):
+        step = _step(int(start.group(1)), int(start.group(2)), _fields(text[start.end() : end]))
+        end = start.start()
+        read.insert(0, Found("ms-swift" if "memory(GiB)" in step.extra else "megatron", step, end))
+    return read
 
 
 def _fields(text: str) -> dict[str, float]:
@@ -65,23 +49,23 @@ def _fields(text: str) -> dict[str, float]:
 
 
 def _step(at: int, total: int, fields: dict[str, float]) -> Step:
-    get = fields.get
-    skipped = get("number of skipped iterations", get("skipped iterations"))
-    failed = get("number of nan iterations", get("nan iterations", 0.0))
+    take = fields.pop
+    skipped = take("number of skipped iterations", take("skipped iterations", None))
+    failed = take("number of nan iterations", take("nan iterations", 0.0))
     name = _loss_name(fields)
-    loss, grad_norm = fields[name] if name else None, get("grad norm")
-    tflops = get("throughput per GPU (TFLOP/s/GPU)", get("TFLOPs"))
+    loss, grad_norm = take(name) if name else None, take("grad norm", None)
+    tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", None))
     return Step(
         step=at,
         total=finite_total(total),
         loss=loss,
         grad_norm=grad_norm,
-        lr=get("learning rate"),
-        step_time_s=thousandth(get("elapsed time per iteration (ms)")),
+        lr=take("learning rate", None),
+        step_time_s=thousandth(take("elapsed time per iteration (ms)", None)),
         tflops_per_gpu=tflops if tflops and tflops > 0 else None,
         skipped=int(skipped) if skipped is not None and 0 <= skipped < 1e12 else None,
         nan=failed != 0 or broken(loss, grad_norm) or (loss is None and not skipped),
-        extra={key: value for key, value in fields.items() if key not in _TAKEN and key != name},
+        extra=fields,
     )
 
 

@@ -60,8 +60,10 @@ class Growing:
     def begins_again(self, number: int | None, label: str) -> bool:
         """Whether that step can only be the first of another run."""
         latest = self._latest.get(label)
-        first = self.steps[0].step if self.steps else None
-        return None not in (number, latest, first) and number < latest and number <= first  # type: ignore[operator]
+        if number is None or latest is None or number >= latest:
+            return False
+        first = self.steps[0].step
+        return first is not None and number <= first
 
     def add(self, step: Step, label: str) -> None:
         """A report of a step."""
