@@ -134,6 +134,8 @@ def _training(recipe: str, values: Values) -> Found:
     gpus = _int(values, "gpus")
     tp, pp, cp, etp, ep = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
     size = _model_parallel(values)
+    if not gpus:
+        return
     if gpus % size:
         yield FieldProblem(
             "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
@@ -181,6 +183,8 @@ def _model(recipe: str, values: Values) -> Found:
 
 def _swift(recipe: str, values: Values) -> Found:
     gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
+    if not gpus:
+        return
     if gpus % tp:
         yield FieldProblem("gpus", f"GPUs must be a multiple of tensor parallel {tp}; {gpus} are not.")
         return

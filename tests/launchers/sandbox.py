@@ -19,12 +19,13 @@ LIMIT = 30.0
 
 RECORDING = """#!/bin/bash
 {{ printf '%s\\x1f' "$@"; printf '\\x1e'; }} >>"$A4_ROOT/calls/{name}"
+{{ export -p; echo "in $PWD"; }} >"$A4_ROOT/calls/{name}.environment"
 {body}
 """
 FOLDERS = ("a4/ssh", "bin", "calls", "etc", "places", "refuse", "root", "third_party/nccl-tests/build", "tmp")
 TOOLS = (
-    "bash", "cat", "chmod", "cut", "dirname", "grep", "install", "mkdir", "mv", "rm", "sed", "sleep", "sort",
-    "tee", "wc",
+    "bash", "cat", "chmod", "cp", "cut", "dirname", "du", "grep", "install", "ls", "mkdir", "mv", "rm", "sed", "sleep",
+    "sort", "tee", "touch", "wc",
 )  # fmt: skip
 BODIES = {
     "hostname": "echo pod",
@@ -51,7 +52,32 @@ echo "# Avg bus bandwidth    : 480.5"
 exit "${A4_TEST_CODE:-0}"
 """,
     "torchrun": 'exit "${A4_TEST_CODE:-0}"',
+    # A clone brings the scripts of Pai-Megatron-Patch, which record their calls too.
+    "git": r"""
+if [[ "$1" == clone ]]; then
+    mkdir -p "${!#}/.git"
+    if [[ "$*" == *Pai-Megatron-Patch* ]]; then cp -r "$A4_ROOT/scripts/." "${!#}"; fi
+fi
+""",
+    "wget": 'echo data >"$4/${5##*/}"',
+    "tar": "true",
+    "pip": 'exit "${A4_TEST_PIP:-0}"',
+    "huggingface-cli": 'echo weights >"$4/config.json"; exit "${A4_TEST_HUB:-0}"',
+    "modelscope": 'echo weights >"$5/config.json"; exit "${A4_TEST_HUB:-0}"',
+    "accelerate": "true",
+    "megatron": 'exit "${A4_TEST_CODE:-0}"',
+    "swift": 'exit "${A4_TEST_CODE:-0}"',
 }
+_CONVERTOR = "toolkits/distributed_checkpoints_convertor/scripts"
+SCRIPTS = {
+    "examples/qwen3/run_mcore_qwen3.sh": 'exit "${A4_TEST_CODE:-0}"',
+    "examples/qwen3_next/run_mcore_qwen3.sh": 'exit "${A4_TEST_CODE:-0}"',
+    "toolkits/sft_data_preprocessing/run_build_idxmap_sft_dataset.sh": 'mkdir -p "$A4_ROOT$(dirname "$4")"',
+    f"{_CONVERTOR}/qwen3/run_8xH20.sh": 'mkdir -p "$A4_ROOT$3"; exit "${A4_TEST_CONVERT:-0}"',
+    f"{_CONVERTOR}/qwen3/run_A22B_16xH20.sh": 'mkdir -p "$A4_ROOT$3"',
+    f"{_CONVERTOR}/qwen3_next/run_8xH20.sh": 'mkdir -p "$A4_ROOT$3"',
+}
+"""Scripts of Pai-Megatron-Patch that the launchers call."""
 
 
 @dataclass(slots=True)
@@ -64,23 +90,17 @@ class Sandbox:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in (
-            "a4/ssh",
-            "bin",
-            "calls",
-            "etc",
-            "places",
-            "refuse",
-            "root",
-            "third_party/nccl-tests/build",
-            "tmp",
-        ):
+        for name in FOLDERS:
             (self.root / name).mkdir(parents=True)
         for name, body in BODIES.items():
             self.program(self.root / "bin" / name, RECORDING.format(name=name, body=body))
         for name in TOOLS:
             # Only these of the machine's programs are seen: a real sshd must never start.
             (self.root / "bin" / name).symlink_to(str(shutil.which(name)))
+        for path, body in SCRIPTS.items():
+            (self.root / "scripts" / path).parent.mkdir(parents=True, exist_ok=True)
+            name = path.rpartition("/")[2]
+            self.program(self.root / "scripts" / path, RECORDING.format(name=name, body=body))
         self.program(self.root / "third_party/nccl-tests/build/all_reduce_perf", "#!/bin/bash\n")
         (self.root / "a4/ssh/id_pods").write_text("key\n")
         (self.root / "a4/ssh/host_key").write_text("key\n")
@@ -97,6 +117,7 @@ class Sandbox:
     def variables(self) -> dict[str, str]:
         return {
             "A4_ROOT": str(self.root),
+            "A4_POLL_SECONDS": "0.02",
             "A4_RETRY_SECONDS": "0.02",
             "A4_DISCOVERY_SECONDS": "20",
             "A4_PLACE_TRIES": "2",
@@ -118,15 +139,15 @@ class Sandbox:
             "SSH_PUBLIC_KEY": "",
         } | self.environment
 
-    def start(self, script: str) -> subprocess.Popen[str]:
-        command = ["bash", str(assets.launchers() / script)]
+    def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
+        command = ["bash", str(assets.launchers() / script), *arguments]
         return subprocess.Popen(
             command, env=self.variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def run(self, script: str) -> tuple[int, list[str]]:
+    def run(self, script: str, *arguments: str) -> tuple[int, list[str]]:
         """Exit code and lines, every step taking 0 s: a second may tick in the shortest of them."""
-        with self.start(script) as process:
+        with self.start(script, *arguments) as process:
             output, _ = process.communicate(timeout=LIMIT)
         return process.returncode, re.sub(r"done in \d+ s", "done in 0 s", output).splitlines()
 
@@ -138,3 +159,15 @@ class Sandbox:
 
     def text(self, path: str) -> str:
         return (self.root / path).read_text().replace(str(self.root), "")
+
+    def environment_of(self, program: str) -> dict[str, str]:
+        """Exported variables of the last call, and its working folder as `in`."""
+        lines = self.text(f"calls/{program}.environment").splitlines()
+        pairs = [line.removeprefix("declare -x ").partition("=") for line in lines if line.startswith("declare -x ")]
+        found = {name: value.strip('"') for name, _, value in pairs}
+        return found | {"in": lines[-1].removeprefix("in ")}
+
+    def steps(self, lines: list[str]) -> list[str]:
+        """How every step ended: "clone done", "convert skip"."""
+        ends = [re.match(r"step \d+ ([-\w]+): (done|skip|failed)", line) for line in lines]
+        return [f"{end[1]} {end[2]}" for end in ends if end]

@@ -135,3 +135,28 @@ def test_an_image_without_sshd_is_refused_in_words(pod: Sandbox) -> None:
         "this image has no sshd; use an image with openssh-server",
         "step 3 ssh: failed with exit code 1",
     ]
+
+
+def test_a_recipe_without_mpi_does_without_sshd(pod: Sandbox) -> None:
+    (pod.root / "bin" / "sshd").unlink()
+    pod.environment["A4_SSH"] = "optional"
+    code, lines = pod.run("prepare.sh")
+    assert code == 0
+    assert [line for line in lines if "skip" in line] == [
+        f"step {number} {name}: skip: no sshd in this image, and the recipe needs none"
+        for number, name in enumerate(("ssh", "discovery", "order", "hostfile"), 3)
+    ]
+
+
+def test_settings_of_nccl_that_a_person_chose_outlive_gibs(pod: Sandbox) -> None:
+    pod.install_gib("export NCCL_IB_TC=1 NCCL_MIN_NCHANNELS=2\n")
+    pod.environment |= {
+        "NCCL_INIT_SCRIPT": "/usr/local/gib/scripts/set_nccl_env.sh",
+        "NCCL_IB_TC": "52",
+        "NCCL_MIN_NCHANNELS": "32",
+        "A4_NCCL_OWN": "NCCL_IB_TC NCCL_CROSS_NIC",
+    }
+    assert pod.run("prepare.sh")[0] == 0
+    source = f"source {pod.root}/tmp/export_init_env.sh && echo $NCCL_IB_TC $NCCL_MIN_NCHANNELS"
+    shown = subprocess.run(["bash", "-c", source], env={"PATH": "/bin"}, capture_output=True, text=True, check=True)
+    assert shown.stdout == "52 2\n"

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.launchers.sandbox import RECORDING
+
 if TYPE_CHECKING:
+    from tests.launchers.conftest import Launch
     from tests.launchers.sandbox import Sandbox
 
 AGENT = "ssh -q -o LogLevel=ERROR -o StrictHostKeyChecking=no -p 2222"
@@ -150,3 +153,63 @@ def test_a_kept_pod_stays_until_it_is_stopped_and_then_goes_at_once(pod: Sandbox
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 128 + signal.SIGTERM
+
+
+def test_connectivity_is_the_first_command_alone(launch: Launch) -> None:
+    pod = launch("connectivity")
+    code, lines = pod.run("connectivity.sh")
+    assert code == 0
+    assert pod.calls("mpirun") == [CONNECTIVITY]
+    assert lines.count("node") == 16
+    assert told(pod) == [TELL.format(code=0)]
+
+
+def test_nccl_in_one_pod_takes_all_its_gpus(launch: Launch) -> None:
+    pod = launch("nccl-one-pod")
+    recording = RECORDING.format(name="all_reduce_perf", body="true")
+    pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
+    assert pod.run("nccl-one-pod.sh")[0] == 0
+    assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1M", "-i", "1", "-g", "8"]]
+    assert pod.calls("mpirun") == []
+
+
+OWN = """#!/bin/bash
+echo "mine on $JOB_COMPLETION_INDEX of $NNODES: $*"
+exit 4
+"""
+
+
+def test_your_own_script_runs_on_every_pod_with_its_arguments(launch: Launch) -> None:
+    pod = launch("own-script", 1, gpus=16)
+    own = pod.root / "a4/launchers"
+    own.mkdir(parents=True)
+    (own / "own-script-main").write_text(OWN)
+    (own / "own-script-before").write_text("echo first\n")
+    (own / "own-script-config").write_text("steps: 100\n")
+    pod.environment["A4_OWN_FOLDER"] = str(own)
+    code, lines = pod.run("own-script.sh", "--steps", "100")
+    assert code == 4
+    assert lines == [
+        "step 1 config: run",
+        "configuration in /workload/configs/config.yaml",
+        "step 1 config: done in 0 s",
+        "step 2 before: run",
+        "first",
+        "step 2 before: done in 0 s",
+        "step 3 script: run",
+        "arguments: --steps 100",
+        "mine on 1 of 2: --steps 100",
+        "step 3 script: failed with exit code 4",
+    ]
+    assert pod.text("workload/configs/config.yaml") == "steps: 100\n"
+
+
+def test_arguments_pass_through_the_first_stage(launch: Launch) -> None:
+    pod = launch("own-script", gpus=8)
+    own = pod.root / "a4/launchers"
+    own.mkdir(parents=True)
+    (own / "own-script-main").write_text(OWN)
+    pod.environment["A4_OWN_FOLDER"] = str(own)
+    code, lines = pod.run("run.sh", "two words", "")
+    assert code == 4
+    assert "mine on 0 of 1: two words " in lines

@@ -1,0 +1,346 @@
+"""What the recipes on Pai-Megatron-Patch start, compared with the documents, and how they skip, share and resume."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.launchers import documents
+
+if TYPE_CHECKING:
+    from console.models.launch import Value
+    from tests.launchers.conftest import Launch
+
+ENVIRONMENT = ["environment done"]
+PRETRAIN = ["clone done", "download done", "sync done", "convert done", "train done"]
+SFT = ["clone done", "download done", "build-data done", "sync done", "convert done", "train done"]
+STEPS = {
+    "qwen3-30b-pretrain-pai": PRETRAIN,
+    "qwen3-30b-pretrain": ENVIRONMENT + PRETRAIN,
+    "qwen3-next-pretrain": ENVIRONMENT + PRETRAIN,
+    "qwen3-next-sft": ENVIRONMENT + SFT,
+    "qwen3-next-sft-json": ENVIRONMENT + PRETRAIN,
+    "qwen3-sft": SFT,
+    "qwen3-sft-json": PRETRAIN,
+}
+ONE_NODE: dict[str, Value] = {"gpus": 8}
+
+
+def expected(recipe: str) -> list[str]:
+    decided = documents.DECIDED.get(recipe, {})
+    return [decided.get(number, word) for number, word in enumerate(documents.TRAINING[recipe], 1)]
+
+
+@pytest.mark.parametrize("recipe", documents.TRAINING)
+def test_training_gets_the_documents_27_arguments(launch: Launch, recipe: str) -> None:
+    pod = launch(recipe, **ONE_NODE)
+    code, lines = pod.run(f"{recipe}.sh")
+    assert code == 0, lines
+    assert pod.steps(lines) == STEPS[recipe]
+    (arguments,) = pod.calls("run_mcore_qwen3.sh")
+    assert len(arguments) == 27
+    assert arguments == expected(recipe)
+    given = pod.environment_of("run_mcore_qwen3.sh")
+    family = "qwen3_next" if "next" in recipe else "qwen3"
+    assert given["in"].endswith(f"/mnt/Pai-Megatron-Patch/examples/{family}")
+    # The scripts' WORLD_SIZE is nodes and their RANK the node's.
+    assert (given["WORLD_SIZE"], given["RANK"], given["KUBERNETES_CONTAINER_RESOURCE_GPU"]) == ("1", "0", "8")
+    assert (given["OMP_NUM_THREADS"], given["MASTER_PORT"]) == ("12", "6002")
+    assert given["MP_DATASET_TYPE"] == ("raw" if "json" in recipe else "idxmap")
+
+
+def test_lustre_moves_everything_with_the_workspace(launch: Launch) -> None:
+    pod = launch("qwen3-next-lustre")
+    assert pod.run("qwen3-next-lustre.sh")[0] == 0
+    (arguments,) = pod.calls("run_mcore_qwen3.sh")
+    assert arguments == [word.replace("/mnt/", "/lustre/") for word in expected("qwen3-next-pretrain")]
+    assert pod.environment_of("run_mcore_qwen3.sh")["in"].endswith("/lustre/Pai-Megatron-Patch/examples/qwen3_next")
+
+
+@pytest.mark.parametrize("recipe", documents.CONVERSION)
+def test_conversion_gets_the_documents_arguments(launch: Launch, recipe: str) -> None:
+    pod = launch(recipe)
+    code, lines = pod.run(f"{recipe}.sh")
+    assert code == 0, lines
+    assert pod.calls("run_8xH20.sh") == [documents.CONVERSION[recipe]]
+    given = pod.environment_of("run_8xH20.sh")
+    assert given["in"].endswith("toolkits/distributed_checkpoints_convertor")
+    assert (given["WORLD_SIZE"], given["RANK"], given["KUBERNETES_CONTAINER_RESOURCE_GPU"]) == ("1", "0", "8")
+    target = documents.CONVERSION[recipe][2]
+    assert (pod.root / target[1:] / ".a4-complete").exists()
+
+
+def test_conversion_settings_reach_the_script(launch: Launch) -> None:
+    changes = {"convert": {"cuda": False, "precision": "fp32", "parallel": "--tensor-model-parallel-size 2"}}
+    pod = launch("qwen3-to-mcore", recipe=changes | {"model": {"size": "4B"}})
+    assert pod.run("qwen3-to-mcore.sh")[0] == 0
+    ((size, *_, direction, cuda, precision),) = pod.calls("run_8xH20.sh")
+    assert (size, direction, cuda, precision) == ("4B", "false", "false", "fp32")
+    assert pod.environment_of("run_8xH20.sh")["MODEL_PARALLEL_ARGS"] == "--tensor-model-parallel-size 2"
+
+
+def test_the_largest_model_has_a_script_of_its_own(launch: Launch) -> None:
+    pod = launch("qwen3-to-mcore", recipe={"model": {"size": "A22B"}}, gpus=16)
+    assert pod.run("qwen3-to-mcore.sh")[0] == 0
+    assert [call[0] for call in pod.calls("run_A22B_16xH20.sh")] == ["A22B"]
+
+
+@pytest.mark.parametrize("recipe", documents.BUILD_DATA)
+def test_fine_tuning_data_are_built_once(launch: Launch, recipe: str) -> None:
+    pod = launch(recipe, **ONE_NODE)
+    assert pod.run(f"{recipe}.sh")[0] == 0
+    assert pod.calls("run_build_idxmap_sft_dataset.sh") == [documents.BUILD_DATA[recipe]]
+    # What is built is what is trained on.
+    assert pod.calls("run_mcore_qwen3.sh")[0][21] == f"{documents.BUILD_DATA[recipe][3]}_text_document"
+    _, lines = pod.run(f"{recipe}.sh")
+    assert "build-data skip" in pod.steps(lines)
+    pod.environment["A4_SEQ_LEN"] = "256"
+    pod.run(f"{recipe}.sh")
+    assert [call[2] for call in pod.calls("run_build_idxmap_sft_dataset.sh")][-1] == "256"
+
+
+def test_evaluation_loads_the_benchmarks_and_runs(launch: Launch) -> None:
+    pod = launch("qwen3-eval")
+    code, lines = pod.run("qwen3-eval.sh")
+    assert code == 0, lines
+    assert pod.calls("accelerate") == [documents.EVALUATION]
+    store = f"{documents.STORE}/evaluation-datasets"
+    assert [call[-1] for call in pod.calls("wget")] == [
+        f"{store}/{name}.tgz" for name in ("evaluate", "cmmlu", "ceval")
+    ]
+    assert len(pod.calls("tar")) == 3
+    # Upstream's clone has no harness any more.
+    assert ["install", "lm_eval"] in pod.calls("pip")
+    assert pod.environment_of("accelerate")["in"].endswith("/mnt/evaluation")
+
+
+def test_evaluation_uses_a_harness_that_is_there(launch: Launch) -> None:
+    pod = launch("qwen3-eval", recipe={"eval": {"tasks": ["mmlu"], "batch": 4, "trustCode": False}})
+    (pod.root / "mnt/Pai-Megatron-Patch/LM-Evaluation-Harness-240310").mkdir(parents=True)
+    pod.environment["SKIP_CLONE_REPO"] = "true"
+    assert pod.run("qwen3-eval.sh")[0] == 0
+    assert pod.calls("pip") == []
+    (arguments,) = pod.calls("accelerate")
+    assert arguments[-4:] == ["--tasks", "mmlu", "--batch_size", "4"]
+    assert arguments[8].endswith("trust_remote_code=False")
+    assert "LM-Evaluation-Harness-240310" in pod.environment_of("accelerate")["PYTHONPATH"]
+
+
+def test_a_download_clones_and_loads_and_does_nothing_else(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    code, lines = pod.run("qwen3-download.sh")
+    assert code == 0, lines
+    assert pod.steps(lines) == ["clone done", "download done"]
+    clone = pod.calls("git")[0]
+    assert clone == ["clone", "--recurse-submodules", documents.REPOSITORY, "/mnt/Pai-Megatron-Patch.part"]
+    assert pod.calls("huggingface-cli") == [
+        ["download", "Qwen/Qwen3-30B-A3B", "--local-dir", "/mnt/qwen-ckpts/Qwen3-30B-A3B"]
+    ]
+    assert [call[-1] for call in pod.calls("wget")] == documents.FILES
+    assert {call[3] for call in pod.calls("wget")} == {"/mnt/qwen-datasets"}
+    # Files with their sizes.
+    assert len([line for line in lines if "mmap_qwen3_datasets_text_document" in line]) == 2
+
+
+def test_the_other_hub(launch: Launch) -> None:
+    pod = launch("qwen3-next-pretrain")
+    assert pod.run("qwen3-next-pretrain.sh")[0] == 0
+    folder = "/mnt/ckpts/huggingface/Qwen3-Next-80B-A3B-Instruct"
+    assert pod.calls("modelscope") == [
+        ["download", "--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", "--local_dir", folder]
+    ]
+
+
+def test_the_environment_is_prepared_on_every_pod(launch: Launch) -> None:
+    for index in (0, 1):
+        pod = launch("qwen3-30b-pretrain", index)
+        driver = pod.root / documents.TRITON[1:]
+        driver.parent.mkdir(parents=True)
+        driver.write_text('    libs = subprocess.check_output(["ldconfig", "-p"]).decode()\n')
+        pod.environment |= dict.fromkeys(
+            ("SKIP_CLONE_REPO", "SKIP_DOWNLOAD_DATA", "SKIP_CHECKPOINT_CONVERSION", "SKIP_TRAINING"), "true"
+        )
+        code, lines = pod.run("qwen3-30b-pretrain.sh")
+        assert code == 0
+        assert "environment done" in pod.steps(lines)
+        fixed = '    libs = subprocess.check_output(["/sbin/ldconfig", "-p"]).decode(errors="ignore")\n'
+        assert driver.read_text() == fixed
+        assert pod.calls("pip") == [["install", "--upgrade", "nvidia-nccl-cu12"], documents.PACKAGES]
+
+
+def test_packages_that_are_compiled_come_last(launch: Launch) -> None:
+    pod = launch("qwen3-next-to-mcore", recipe={"packages": {"upgradeNccl": False, "plain": []}})
+    assert pod.run("qwen3-next-to-mcore.sh")[0] == 0
+    built = ["mamba-ssm", "causal-conv1d==1.5.2", "flash-linear-attention"]
+    assert pod.calls("pip") == [["install", "--no-build-isolation", *built]]
+
+
+SWITCHES = {
+    "environment": "environment",
+    "clone": "clone",
+    "download": "download",
+    "data": "build-data",
+    "conversion": "convert",
+    "training": "train",
+}
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_every_switch_skips_its_step_alone(launch: Launch, switch: str) -> None:
+    pod = launch("qwen3-next-sft", recipe={"skip": {switch: True}})
+    if switch == "clone":
+        shutil.copytree(pod.root / "scripts", pod.root / "mnt/Pai-Megatron-Patch")
+    code, lines = pod.run("qwen3-next-sft.sh")
+    assert code == 0, lines
+    skipped = f"{SWITCHES[switch]} skip"
+    assert pod.steps(lines) == [
+        skipped if step == skipped.replace("skip", "done") else step for step in STEPS["qwen3-next-sft"]
+    ]
+
+
+@pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain-pai", "qwen3-30b-pretrain", "qwen3-next-sft"])
+def test_with_every_switch_on_the_pods_are_for_shells(launch: Launch, recipe: str) -> None:
+    pod = launch(recipe, recipe={"skip": dict.fromkeys(SWITCHES, True)})
+    code, lines = pod.run(f"{recipe}.sh")
+    assert code == 0
+    assert {step for step in pod.steps(lines) if step != "sync done"} <= {f"{step} skip" for step in SWITCHES.values()}
+    assert (pod.root / "tmp/a4-keep").exists()
+
+
+def test_with_one_switch_off_the_pods_end(launch: Launch) -> None:
+    pod = launch("qwen3-30b-pretrain-pai", recipe={"skip": {"clone": True, "download": True, "training": True}})
+    shutil.copytree(pod.root / "scripts", pod.root / "mnt/Pai-Megatron-Patch")
+    pod.nodes = 1
+    pod.run("qwen3-30b-pretrain-pai.sh")
+    assert not (pod.root / "tmp/a4-keep").exists()
+
+
+def test_run_keeps_pods_that_have_nothing_to_do(launch: Launch) -> None:
+    pod = launch("qwen3-30b-pretrain-pai", recipe={"skip": dict.fromkeys(SWITCHES, True)})
+    with pod.start("run.sh") as process:
+        assert process.stdout is not None
+        assert any("ended with exit code 0; the pod is kept" in line for line in process.stdout)
+        process.terminate()
+        assert process.wait(timeout=20) == 128 + signal.SIGTERM
+
+
+def test_a_second_run_finds_what_the_first_has_made(launch: Launch) -> None:
+    pod = launch("qwen3-30b-pretrain", **ONE_NODE)
+    assert pod.run("qwen3-30b-pretrain.sh")[0] == 0
+    pod.environment["JOB_IDENTIFIER"] = "anna-2"
+    code, lines = pod.run("qwen3-30b-pretrain.sh")
+    assert code == 0
+    assert "convert skip" in pod.steps(lines)
+    assert {
+        "/mnt/Pai-Megatron-Patch is there already",
+        "Qwen/Qwen3-30B-A3B is in /mnt/qwen-ckpts/Qwen3-30B-A3B already",
+        "the data are in /mnt/qwen-datasets already",
+    } <= set(lines)
+    assert (len(pod.calls("huggingface-cli")), len(pod.calls("wget")), len(pod.calls("run_8xH20.sh"))) == (1, 4, 1)
+    assert [call[0] for call in pod.calls("git")].count("clone") == 1
+    assert len(pod.calls("run_mcore_qwen3.sh")) == 2
+
+
+def test_a_download_that_broke_off_goes_on(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    pod.environment["A4_TEST_HUB"] = "1"
+    code, lines = pod.run("qwen3-download.sh")
+    assert code == 1
+    assert lines[-1].endswith("download: failed with exit code 1")
+    pod.environment["A4_TEST_HUB"] = "0"
+    assert pod.run("qwen3-download.sh")[0] == 0
+    assert len(pod.calls("huggingface-cli")) == 2
+    assert all(call[0] == "-c" for call in pod.calls("wget")), "wget goes on with a part"
+
+
+def test_half_a_conversion_is_made_again_and_a_foreign_one_is_used(launch: Launch) -> None:
+    pod = launch("qwen3-to-mcore")
+    pod.environment["A4_TEST_CONVERT"] = "3"
+    code, lines = pod.run("qwen3-to-mcore.sh")
+    assert code == 3
+    assert lines[-1] == "step 3 convert: failed with exit code 3"
+    target = pod.root / "mnt/qwen-ckpts/Qwen3-30B-A3B-to-mcore"
+    assert target.is_dir()
+    assert not (target / ".a4-complete").exists()
+    pod.environment |= {"A4_TEST_CONVERT": "0", "JOB_IDENTIFIER": "anna-2"}
+    assert "convert done" in pod.steps(pod.run("qwen3-to-mcore.sh")[1])
+    (target / ".a4-complete").unlink()
+    (target / "latest_checkpointed_iteration.txt").write_text("release")
+    pod.environment["JOB_IDENTIFIER"] = "anna-3"
+    assert "convert skip" in pod.steps(pod.run("qwen3-to-mcore.sh")[1])
+
+
+def test_a_training_that_fails_fails_the_pod(launch: Launch) -> None:
+    pod = launch("qwen3-30b-pretrain-pai", **ONE_NODE)
+    pod.environment["A4_TEST_CODE"] = "7"
+    code, lines = pod.run("qwen3-30b-pretrain-pai.sh")
+    assert code == 7
+    assert lines[-1] == "step 5 train: failed with exit code 7"
+
+
+def test_other_pods_wait_for_index_0_and_take_part(launch: Launch) -> None:
+    first, second = launch("qwen3-30b-pretrain-pai"), launch("qwen3-30b-pretrain-pai", 1)
+    with second.start("qwen3-30b-pretrain-pai.sh") as waiting:
+        assert waiting.stdout is not None
+        seen = [next(waiting.stdout) for _ in range(4)]
+        assert [line.strip() for line in seen] == [
+            "step 1 clone: skip: index 0 does this",
+            "step 2 download: skip: index 0 does this",
+            "step 3 sync: run",
+            "waiting for index 0",
+        ]
+        assert waiting.poll() is None
+        assert first.run("qwen3-30b-pretrain-pai.sh")[0] == 0
+        assert waiting.wait(timeout=30) == 0
+    assert second.calls("git") == []
+    # Both convert and train: the scripts join them by the node's rank.
+    for pod, rank in ((first, "0"), (second, "1")):
+        assert len(pod.calls("run_8xH20.sh")) == len(pod.calls("run_mcore_qwen3.sh")) == 1
+        given = pod.environment_of("run_mcore_qwen3.sh")
+        assert (given["WORLD_SIZE"], given["RANK"]) == ("2", rank)
+
+
+def test_flags_of_an_earlier_run_are_not_this_runs(launch: Launch) -> None:
+    first, second = launch("qwen3-30b-pretrain-pai"), launch("qwen3-30b-pretrain-pai", 1)
+    first.environment |= {"JOB_IDENTIFIER": "anna-0", "SKIP_TRAINING": "true"}
+    assert first.run("qwen3-30b-pretrain-pai.sh")[0] == 0
+    with second.start("qwen3-30b-pretrain-pai.sh") as waiting:
+        assert waiting.stdout is not None
+        assert "waiting for index 0\n" in iter(waiting.stdout.readline, "")
+        assert waiting.poll() is None
+        waiting.kill()
+
+
+def test_json_fine_tuning_can_follow(launch: Launch) -> None:
+    pod = launch("qwen3-next-pretrain", recipe={"train": {"alsoJson": True}})
+    code, lines = pod.run("qwen3-next-pretrain.sh")
+    assert code == 0
+    assert pod.steps(lines)[-2:] == ["train done", "train-json done"]
+    assert pod.calls("run_mcore_qwen3.sh") == [expected("qwen3-next-pretrain"), expected("qwen3-next-sft-json")]
+    assert pod.environment_of("run_mcore_qwen3.sh")["MP_DATASET_TYPE"] == "raw"
+
+
+def test_settings_outside_the_27_arguments(launch: Launch) -> None:
+    train: dict[str, Value] = {
+        "dataType": "raw",
+        "recompute": "full",
+        "recomputeLayers": 4,
+        "packing": True,
+        "virtualStage": 6,
+        "firstStage": 22,
+    }
+    pod = launch("qwen3-30b-pretrain", gpus=8, recipe={"train": train})
+    assert pod.run("qwen3-30b-pretrain.sh")[0] == 0
+    given = pod.environment_of("run_mcore_qwen3.sh")
+    names = ("MP_DATASET_TYPE", "MP_AC_LAYERS", "MP_SFT_PACKING", "MP_VP", "MP_PP0_LAYERS")
+    assert [given[name] for name in names] == ["raw", "4", "true", "6", "22"]
+
+
+def test_a_pinned_revision_is_checked_out(launch: Launch) -> None:
+    pod = launch("qwen3-download", recipe={"code": {"revision": "v1.2"}})
+    assert pod.run("qwen3-download.sh")[0] == 0
+    assert ["-C", "/mnt/Pai-Megatron-Patch", "checkout", "v1.2"] in pod.calls("git")
+    assert ["-C", "/mnt/Pai-Megatron-Patch", "submodule", "update", "--init", "--recursive"] in pod.calls("git")
