@@ -119,6 +119,18 @@ def explain_topology(wish: Wish, fleet: Fleet, said: Said, draft: Why) -> Why:
     )
 
 
+def refused_flavor(wish: Wish, flavors: Iterable[str], said: Said, fleet: Fleet) -> str:
+    """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
+    speaks of, else any without room; empty if all have room.
+    """
+    room = {
+        each: max((place.free for place in slots_of(wish, domains_of(wish, each, fleet))), default=wish.pods)
+        for each in flavors
+    }
+    short = [each for each in room if room[each] < wish.pods]
+    return next((each for each in short if room[each] == said.fits), short[0] if short else "")
+
+
 def too_scattered(wish: Wish, flavor: str, fleet: Fleet) -> bool:
     """Whether all places are known and none has room for all pods now."""
     slots = slots_of(wish, domains_of(wish, flavor, fleet))
@@ -143,8 +155,12 @@ def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> s
     if not slots:
         room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
         return f"{free} but the network has {room}{f' in one {wish.level}' if wish.level else ''}"
+    if slots[0].free >= wish.pods:
+        where = f"{slots[0].name or 'one unnamed'} has" if wish.level else "there are"
+        return f"{free} and {where} {_count(slots[0].free, wish)} now, but Kueue has not taken them yet"
     if not wish.level:
-        return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, there are {slots[0].free}"
+        there = "there is" if slots[0].free == 1 else "there are"
+        return f"{free} but the nodes are not: it needs {_count(wish.pods, wish)}, {there} {slots[0].free or 'none'}"
     named = ", ".join(f"{each.name or 'unnamed'} has {each.free}" for each in slots[:_NAMED])
     more = f", {len(slots) - _NAMED} more have less" if len(slots) > _NAMED else ""
     most = max(each.total for each in slots)

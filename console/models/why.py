@@ -10,7 +10,7 @@ from console.models.condition import condition, holds
 from console.models.explanation import Category, Held, Slots, Why
 from console.models.kueue_words import Said, said_of
 from console.models.order import cluster_queue_name, queue_order, standing
-from console.models.placement import Wish, explain_topology, never_together, too_scattered, wish_of
+from console.models.placement import Wish, explain_topology, never_together, refused_flavor, too_scattered, wish_of
 from console.models.queue import GPU
 from console.models.quota import account
 from console.models.shortage import best_flavor, explain_quota, job_name
@@ -61,7 +61,7 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
     if not flavor and workload.total(GPU):
-        flavor = best_flavor(fleet, queue, said)
+        flavor = _likely_flavor(workload, fleet, queue, said)
     return Why(
         sentence="",
         category=Category.UNKNOWN,
@@ -72,6 +72,16 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
         position=place.position if place else 0,
         ahead=tuple(job_name(each) for each in queue_order(fleet, queue).ahead(workload)) if place else (),
     )
+
+
+def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: Said) -> str:
+    """The flavor to reckon with while Kueue has given none."""
+    wish, found = wish_of(workload), fleet.cluster_queues.get(("", queue))
+    if said.category is Category.TOPOLOGY and not said.flavor and wish and found:
+        flavors = [quota.flavor for quota in found.quotas if quota.resource == GPU]
+        if refused := refused_flavor(wish, flavors, said, fleet):
+            return refused
+    return best_flavor(fleet, queue, said)
 
 
 def _settled(workload: Workload, draft: Why) -> Why | None:

@@ -226,6 +226,25 @@ def test_a_place_that_is_too_small_for_ever_is_said() -> None:
     )
 
 
+def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
+    said = TOPOLOGY.replace("5 out of 8", "1 out of 2")
+    mine = workload("pair", 2, pending("Pending", said))
+    spot = replace(FLAVOR, name="spot", node_labels=(("cloud.google.com/gke-nodepool", "spot"),))
+    both = replace(queue(16), quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 64)))
+    free = [replace(node, name=f"s{node.name}", pool="spot") for node in floor() if isinstance(node, Node)]
+    fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
+    found = why(mine, fleet)
+    assert found.flavor == "a4"
+    assert found.sentence == "quota is there (16 free) but the nodes are not: it needs 2 free hosts, there is 1"
+
+
+def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
+    mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
+    assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
+        "quota is there (128 free) and blk-0 has 8 free hosts now, but Kueue has not taken them yet"
+    )
+
+
 def test_an_unknown_level_has_kueues_number() -> None:
     mine = workload(
         "wide", 8, pending("Pending", TOPOLOGY), group=replace(TOGETHER, required_topology="example.com/rack")
