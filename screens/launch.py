@@ -311,3 +311,4 @@ class LaunchScreen(LiveScreen):
         self.set_class(event.size.width >= 170, "-wide")
         self.set_class(event.size.width < 100, "-narrow")
         self.set_class(event.size.height < 30, "-low")
+        self.call_after_refresh(self._draw_preview)

@@ -275,3 +275,9 @@ class Form(VerticalScroll):
         """A narrow form has narrower columns."""
         self.set_class(event.size.width < 80, "-narrow")
         self.set_class(event.size.width > 130, "-wide")
+        self.call_after_refresh(self._redraw_rows)
+
+    def _redraw_rows(self) -> None:
+        """A row is drawn around its editor, which has its new width only after the layout."""
+        for row in self._rows.values():
+            row.refresh()

@@ -218,3 +218,11 @@ def test_the_sum_says_whether_there_is_room() -> None:
     assert "more than it can ever give" in said(128, "a4")
     assert "research is stopped: would wait" in said(8, "research")
     assert "no queue" in said(8, "")
+
+
+async def test_manifests_appear_when_the_terminal_grows() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        await to_form(app, pilot)
+        assert "kind: JobSet" not in screen_text(app)
+        await pilot.resize_terminal(200, 50)
+        await until(pilot, lambda: "kind: JobSet" in screen_text(app))

@@ -126,3 +126,10 @@ async def test_brackets_and_narrow_terminals() -> None:
         await pilot.resize_terminal(20, 5)
         await pilot.pause()
         assert form.texts["gpus"] == "16"
+
+
+async def test_words_beside_the_editors_follow_a_new_width() -> None:
+    async with form_of(width=70) as (_, pilot, app):
+        for width in (110, 140, 70, 110):
+            await pilot.resize_terminal(width, 30)
+            await until(pilot, lambda: "  ↑↓ a4, research" in screen_text(app))  # type: ignore[arg-type]
