@@ -74,8 +74,8 @@ def test_conversion_gets_the_documents_arguments(launch: Launch, recipe: str) ->
 
 
 def test_conversion_settings_reach_the_script(launch: Launch) -> None:
-    changes = {"convert": {"cuda": False, "precision": "fp32", "parallel": "--tensor-model-parallel-size 2"}}
-    pod = launch("qwen3-to-mcore", recipe=changes | {"model": {"size": "4B"}})
+    convert: dict[str, Value] = {"cuda": False, "precision": "fp32", "parallel": "--tensor-model-parallel-size 2"}
+    pod = launch("qwen3-to-mcore", recipe={"convert": convert, "model": {"size": "4B"}})
     assert pod.run("qwen3-to-mcore.sh")[0] == 0
     ((size, *_, direction, cuda, precision),) = pod.calls("run_8xH20.sh")
     assert (size, direction, cuda, precision) == ("4B", "false", "false", "fp32")
