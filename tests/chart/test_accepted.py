@@ -88,6 +88,27 @@ async def test_an_upgrade_keeps_the_releases_keys(launcher: Launcher, lab: Lab) 
     await until_empty(lab)
 
 
+async def test_shared_storage_is_made_once_and_stays(launcher: Launcher, lab: Lab) -> None:
+    """Others may use a share: the first release makes it, the second uses it, and neither takes it away."""
+
+    def shares() -> set[str]:
+        return set(lab.kubectl("get", "pv,pvc", "-n", "team", "-o", "name").split())
+
+    made = {"persistentvolume/a4-team-share", "persistentvolumeclaim/share"}
+    values: dict[str, Value] = {"storage": {"nfs": {"claim": "share", "server": "10.0.0.2"}}}
+    first, second = (LaunchPlan("own-script", name, "team", values) for name in ("first", "second"))
+    await launcher.launch(first)
+    assert shares() == made
+    await launcher.launch(second)
+    for plan in (first, second):
+        removed = await launcher.stop("team", plan.name)
+        assert set(removed) == {f"JobSet {plan.name}", f"ConfigMap {plan.name}-launchers", f"Secret {plan.name}-ssh"}
+        assert shares() == made
+    lab.kubectl("delete", "pvc/share", "-n", "team", "--wait=false")
+    lab.kubectl("delete", "pv/a4-team-share", "--wait=false")
+    await until_empty(lab)
+
+
 async def until_empty(lab: Lab) -> None:
     deadline = monotonic() + LIMIT
     while left := objects(lab, "team"):

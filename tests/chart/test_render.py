@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from console.errors import ConsoleError
 from console.helm import Helm
+from console.models.fit import iterations
 from console.models.launch import LaunchPlan, Value
 from tests.chart.plans import CATALOGUE, offline
 
@@ -208,3 +210,78 @@ async def test_two_releases_share_no_key() -> None:
     ]
     keys = [value for text in texts for value in yaml.safe_load(text)["data"].values()]
     assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize(
+    ("preset", "some"),
+    [
+        ("gib", {}),
+        ("explicit", {"NCCL_CROSS_NIC": "0", "NCCL_IB_TC": "52", "NCCL_TUNER_PLUGIN": "none"}),
+        ("infiniband", {"NCCL_IB_DISABLE": "0", "NCCL_IB_TC": "136", "NCCL_IB_GID_INDEX": "3"}),
+    ],
+)
+async def test_presets_of_nccl(preset: str, some: dict[str, str]) -> None:
+    variables = environment(await jobset(network={"nccl": {"preset": preset}}))
+    assert {name: variables.get(name) for name in some} == some
+    assert ("A4_NCCL_OWN" in variables) is bool(some)
+    eleven = {"NCCL_CROSS_NIC", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_NVLS_CHUNKSIZE",
+              "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_TC", "NCCL_IB_FIFO_TC",
+              "NCCL_SHIMNET_SHIM_LAYERS", "NCCL_MIN_NCHANNELS", "NCCL_TUNER_PLUGIN"}  # fmt: skip
+    assert (eleven <= set(variables)) is (preset == "explicit")
+
+
+async def test_a_persons_setting_wins_over_the_preset() -> None:
+    made = await jobset(network={"nccl": {"preset": "explicit"}}, env={"NCCL_IB_TC": "1"})
+    names = [entry["name"] for entry in container(made)["env"]]
+    assert len(names) == len(set(names))
+    assert environment(made)["NCCL_IB_TC"] == "1"
+
+
+async def test_your_own_script_is_laid_beside_its_launcher() -> None:
+    script: dict[str, Value] = {
+        "text": "echo mine\n",
+        "before": "echo first",
+        "config": "a: 1\n",
+        "configFile": "nemo-config.yaml",
+        "arguments": ["--steps", "100", "true"],
+    }
+    objects = await render("own-script", recipe={"script": script})
+    data = objects["ConfigMap"]["data"]
+    assert [data[f"own-script-{name}"] for name in ("main", "before", "config")] == [
+        "echo mine\n",
+        "echo first",
+        "a: 1\n",
+    ]
+    assert container(objects["JobSet"])["args"] == ["--steps", "100", "true"]
+    assert environment(objects["JobSet"])["A4_CONFIG_PATH"] == "/workload/configs/nemo-config.yaml"
+    plain = await render("own-script")
+    assert "args" not in container(plain["JobSet"])
+    assert not {"own-script-before", "own-script-config"} & set(plain["ConfigMap"]["data"])
+
+
+@pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
+async def test_shared_launchers_go_with_the_recipes_that_source_them(recipe: str) -> None:
+    data = (await render(recipe))["ConfigMap"]["data"]
+    sourced = {name for text in data.values() for name in re.findall(r'source "\$here/([-\w]+\.sh)"', text)}
+    sourced |= {"run.sh", "prepare.sh", f"{recipe}.sh"}
+    assert sourced == {name for name in data if name.endswith(".sh")}
+
+
+@pytest.mark.parametrize(
+    "recipe", [recipe.id for recipe in CATALOGUE.recipes() if "train" in recipe.id or "sft" in recipe.id]
+)
+async def test_the_chart_and_the_form_count_the_same_iterations(recipe: str) -> None:
+    variables = environment(await jobset(recipe))
+    if "A4_TRAIN_ITERATIONS" in variables:
+        assert int(variables["A4_TRAIN_ITERATIONS"]) == iterations(CATALOGUE.defaults(recipe))
+
+
+async def test_nothing_restarts_after_success_and_a_failure_restarts_as_often_as_asked() -> None:
+    made = await jobset(restarts=3)
+    assert made["spec"]["failurePolicy"] == {"maxRestarts": 3}
+    assert pod(made)["restartPolicy"] == "Never"
+    assert job(made)["backoffLimit"] == 0
+
+
+async def test_finished_jobs_stay_12_hours() -> None:
+    assert (await jobset())["spec"]["ttlSecondsAfterFinished"] == 12 * 3600
