@@ -34,6 +34,8 @@ KEEP_ALIVE = 30.0
 """Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
+_HANDSHAKE = 0.1
+"""Seconds a cut-off TLS handshake is given to end when everything is closed."""
 
 
 def _drop(answer: aiohttp.ClientResponse) -> None:
@@ -49,12 +51,16 @@ class Client:
     def __init__(self, login: Login) -> None:
         self.login = login
         self._session: aiohttp.ClientSession | None = None
+        self._opening = 0
+        """Connections whose TLS handshake was begun and, as far as is known, not ended."""
 
     async def close(self) -> None:
         """Close all connections."""
         if self._session:
             await self._session.close()
-            await asyncio.sleep(0)  # aborted TLS transports let go of their sockets in the loop's next turn
+            # Aborted transports let go of their sockets in the loop's next turn; one whose handshake was cut short
+            # does so only when the handshake is over.
+            await asyncio.sleep(_HANDSHAKE if self._opening else 0)
             await asyncio.sleep(0)
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -66,8 +72,21 @@ class Client:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER),
                 connector=aiohttp.TCPConnector(limit=0),
                 trust_env=not here,
+                trace_configs=[self._count_openings()],
             )
         return self._session
+
+    def _count_openings(self) -> aiohttp.TraceConfig:
+        async def begun(*_: object) -> None:
+            self._opening += 1
+
+        async def ended(*_: object) -> None:
+            self._opening -= 1
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_start.append(begun)
+        trace.on_connection_create_end.append(ended)
+        return trace
 
     def url(self, path: str) -> yarl.URL:
         """Full address of a path that is already percent-encoded where it needs to be."""
