@@ -4,6 +4,7 @@ From top to bottom, each layer knowing only those below it:
 
     session                     one connection, from login to logout; the only door for screens
     launch, watched             a recipe and its values -> a Helm release; one cluster's watches and its latest picture
+    reading                     a log that somebody has, read without any cluster
     store, cluster/, helm       single objects in, whole pictures out; the Kubernetes API; the Helm SDK
     practice/                   a cluster of our own to practise on; knows none of the others
     parsers/                    outside form in (bytes), model out; pure functions

@@ -44,6 +44,10 @@ def run(options: Options) -> int:
         from screens.tour import tour
 
         return tour(options.folder, speed=options.demo_speed or TOUR_SPEED, seed=options.seed)
+    if options.command == "read":
+        from screens.cli.read import read
+
+        return read(options)
     if options.command == "":
         return open_console(options)
     from screens.cli.commands import perform

@@ -52,6 +52,8 @@ class Options:
     stdin: bool = False
     argv: tuple[str, ...] = ()
     folder: Path | None = None
+    file: str = ""
+    """A log to read, "-" for standard input."""
 
     def settings(self, kubeconfig: Path | None = None) -> Settings:
         """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""
@@ -111,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     stop.add_argument("--json", action="store_true", help="as JSON")
     _logs(command("logs", "the log of one rank of a job (rank 0 unless named)"))
     _exec(command("exec", "run a command in one rank of a job; a4 exits with its code"))
+    reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
+    reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
+    reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
     tour = command(

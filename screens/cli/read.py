@@ -1,0 +1,218 @@
+"""`a4 read`: what stands in a log, from a file or while it comes through a pipe; needs no cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput
+from console.reading import LogReading
+from screens.cli.output import say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.models.nccl import Half, NcclTest, Row
+    from console.models.training import Step, TrainingRun
+    from screens.cli.options import Options
+
+_PIECE = 1 << 20
+INTERRUPTED = 130
+_WARM: dict[bool, dict[str, Any]] = {True: {"warm_up": True}, False: {}}
+
+
+def read(options: Options) -> int:
+    """Print what the log holds: as JSON once it has ended, otherwise line by line as it comes."""
+    reading, told = LogReading(), Told()
+    code = 0
+    try:
+        for data in _pieces(options.file):
+            if reading.feed(data) and not options.json:
+                told.more(reading)
+    except KeyboardInterrupt:  # of a log that never ends this is the end
+        code = INTERRUPTED
+    reading.close()
+    if options.json:
+        say_json(as_json(reading))
+        return code
+    told.more(reading)
+    told.end(reading)
+    return code
+
+
+def _pieces(name: str) -> Iterator[bytes]:
+    """The bytes of a file, or of standard input as they come."""
+    try:
+        descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
+    except OSError as error:
+        raise BadInput(f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input.") from error
+    try:
+        while data := os.read(descriptor, _PIECE):
+            yield data
+    except IsADirectoryError as error:
+        raise BadInput(f"{Path(name)} is a folder.", "Name a file in it.") from error
+    finally:
+        if name != "-":
+            os.close(descriptor)
+
+
+class Told:
+    """Tells each row and each step once, when it comes."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._steps: list[int] = []
+        self._done: set[int] = set()
+        self._rewinds: dict[int, int] = {}
+
+    def more(self, reading: LogReading) -> None:
+        """Say what is new."""
+        for at, test in enumerate(reading.nccl):
+            if at == len(self._rows):
+                self._rows.append(0)
+                say(_test_title(test))
+            for row in test.rows[self._rows[at] :]:
+                say(_row(row))
+            self._rows[at] = len(test.rows)
+            if (test.finished or test.error) and at not in self._done:
+                self._done.add(at)
+                say(_test_end(test))
+        for at, run in enumerate(reading.training):
+            if at == len(self._steps):
+                self._steps.append(0)
+                say(f"training: {run.format}")
+            self._again(at, run)
+            for step in run.steps[self._steps[at] :]:
+                say(_step(step))
+            self._steps[at] = len(run.steps)
+        sys.stdout.flush()
+
+    def _again(self, at: int, run: TrainingRun) -> None:
+        """Steps that are done again are told again."""
+        if len(run.rewinds) == self._rewinds.get(at, 0):
+            return
+        self._rewinds[at] = len(run.rewinds)
+        back = run.rewinds[-1]
+        say(f"restarted: step {back.first} after {back.last}")
+        kept = sum(step.step is None or step.step < back.first for step in run.steps)
+        self._steps[at] = min(self._steps[at], kept)
+
+    def end(self, reading: LogReading) -> None:
+        """Say how it ended."""
+        for at, test in enumerate(reading.nccl):
+            if at not in self._done:
+                say(_test_end(test))
+        for run in reading.training:
+            say(_run_end(run))
+        if not self._rows and not self._steps:
+            say("Neither a table of nccl-tests nor steps of a training run were found.")
+
+
+def as_json(reading: LogReading) -> dict[str, Any]:
+    """All of it: what is not known is null; nan and inf are strings."""
+    return {"nccl": [_test(test) for test in reading.nccl], "training": [_run(run) for run in reading.training]}
+
+
+def _test(test: NcclTest) -> dict[str, Any]:
+    return {
+        "program": test.program,
+        "version": test.version,
+        "ranks": test.ranks,
+        "rows": [
+            {
+                "size": row.size,
+                "count": row.count,
+                "type": row.type,
+                "redop": row.redop,
+                "root": row.root,
+                "out_of_place": _half(row.out_of_place),
+                "in_place": _half(row.in_place),
+            }
+            for row in test.rows
+        ],
+        "avg_busbw": _number(test.avg_busbw),
+        "out_of_bounds": test.out_of_bounds,
+        "ok": test.ok,
+        "finished": test.finished,
+        "error": test.error,
+    }
+
+
+def _half(half: Half | None) -> dict[str, Any] | None:
+    if half is None:
+        return None
+    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
+    return {name: _number(value) for name, value in values.items()} | {"wrong": half.wrong}
+
+
+def _run(run: TrainingRun) -> dict[str, Any]:
+    return {"format": run.format, "steps": [_step_json(step) for step in run.steps]}
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    numbers = {
+        "loss": step.loss,
+        "grad_norm": step.grad_norm,
+        "lr": step.lr,
+        "step_time_s": step.step_time_s,
+        "tflops_per_gpu": step.tflops_per_gpu,
+        "tokens_per_s": step.tokens_per_s,
+    }
+    return {
+        "step": step.step,
+        "total": step.total,
+        **{name: _number(value) for name, value in numbers.items()},
+        "skipped": step.skipped,
+        "nan": step.nan,
+        "extra": {name: _number(value) for name, value in step.extra.items()} | _WARM[step.warm_up],
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+def _test_title(test: NcclTest) -> str:
+    words = [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else None]
+    return f"{' '.join(word for word in words if word)}\n{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
+
+
+def _row(row: Row) -> str:
+    halves = (row.out_of_place, row.in_place)
+    speeds = ["-" if half is None or half.busbw is None else f"{half.busbw:.2f}" for half in halves]
+    checked = [half.wrong for half in halves if half and half.wrong is not None]
+    return f"{row.size:14} {speeds[0]:>13} {speeds[1]:>9}       {sum(checked) if checked else '-'}"
+
+
+def _test_end(test: NcclTest) -> str:
+    average = "-" if test.avg_busbw is None else f"{test.avg_busbw:g} GB/s"
+    verdict = {True: "OK", False: "FAILED", None: "not checked"}[test.ok]
+    state = "" if test.finished else ", not finished"
+    return f"average bus bandwidth {average}: {verdict}{state}{f' ({test.error})' if test.error else ''}"
+
+
+def _step(step: Step) -> str:
+    at = "-" if step.step is None else str(step.step)
+    words = [f"{at}/{step.total}" if step.total else at]
+    for value, form in (
+        (step.loss, "loss {:.6g}"),
+        (step.grad_norm, "grad norm {:.4g}"),
+        (step.lr, "lr {:.3g}"),
+        (step.step_time_s, "{:.4g} s"),
+        (step.tflops_per_gpu, "{:.1f} TFLOP/s"),
+        (step.tokens_per_s, "{:.0f} tokens/s"),
+    ):
+        if value is not None:
+            words.append(form.format(value))
+    words += ["skipped"] * bool(step.skipped) + ["NAN"] * step.nan + ["(warm-up)"] * step.warm_up
+    return "  ".join(words)
+
+
+def _run_end(run: TrainingRun) -> str:
+    alarms = sum(step.nan for step in run.steps)
+    return f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {alarms} with nan"

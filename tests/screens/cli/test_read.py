@@ -1,0 +1,111 @@
+"""`a4 read`: files and pipes, text and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from screens.__main__ import main
+
+ROOT = Path(__file__).parents[3]
+FIXTURES = ROOT / "tests" / "fixtures"
+DATA = ROOT / "console" / "practice" / "data"
+HALF = ["time_us", "algbw", "busbw", "wrong"]
+LOG = """\
+# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) validation: 1
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+           8             2     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41     N/A
+{'loss': nan, 'grad_norm': inf, 'learning_rate': 1e-05, 'epoch': 0.5}
+"""
+
+
+def read_json(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["read", str(path), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "average"),
+    [("all_gather", 92.195), ("alltoall", 82.1457), ("reduce_scatter", 89.7046), ("sendrecv", 71.3989)],
+)
+def test_rows_and_average_are_those_of_the_file(name: str, average: float, capsys: pytest.CaptureFixture[str]) -> None:
+    said = read_json(FIXTURES / f"nccl_{name}.txt", capsys)
+    (test,) = said["nccl"]
+    assert (test["program"], test["ranks"], test["avg_busbw"], len(test["rows"])) == (f"{name}_perf", 8, average, 15)
+    assert (test["ok"], test["finished"], test["error"], test["out_of_bounds"]) == (True, True, None, 0)
+    assert said["training"] == []
+
+
+def test_a_training_run(capsys: pytest.CaptureFixture[str]) -> None:
+    said = read_json(DATA / "train_ddp.txt", capsys)
+    (run,) = said["training"]
+    assert said["nccl"] == []
+    assert [step["step"] for step in run["steps"]] == list(range(1, 41))
+    assert run["steps"][-1] == {
+        "step": 40, "total": 40, "loss": 0.000702, "grad_norm": None, "lr": None, "step_time_s": 0.0017,
+        "tflops_per_gpu": None, "tokens_per_s": None, "skipped": None, "nan": False, "extra": {},
+    }  # fmt: skip
+
+
+def test_the_keys_and_what_is_unknown_or_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_text(LOG)
+    said = read_json(tmp_path / "log", capsys)
+    assert list(said) == ["nccl", "training"]
+    (test,), (run,) = said["nccl"], said["training"]
+    assert list(test) == [
+        "program", "version", "ranks", "rows", "avg_busbw", "out_of_bounds", "ok", "finished", "error",
+    ]  # fmt: skip
+    (row,) = test["rows"]
+    assert list(row) == ["size", "count", "type", "redop", "root", "out_of_place", "in_place"]
+    assert list(row["out_of_place"]) == list(row["in_place"]) == HALF
+    assert (row["in_place"]["wrong"], test["avg_busbw"], test["ok"], test["version"]) == (None, None, None, None)
+    (step,) = run["steps"]
+    assert (step["step"], step["loss"], step["grad_norm"], step["nan"], step["tokens_per_s"]) == (
+        None, "nan", "inf", True, None,
+    )  # fmt: skip
+
+
+def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["read", str(FIXTURES / "nccl_sendrecv.txt")]) == 0
+    said = capsys.readouterr().out
+    assert "sendrecv_perf 2.19.6 8 ranks" in said
+    assert "average bus bandwidth 71.3989 GB/s: OK" in said
+
+
+def test_a_log_without_either_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_bytes(bytes(range(256)) * 100)
+    assert main(["read", str(tmp_path / "log")]) == 0
+    assert "Neither" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["read", str(tmp_path / name)]) == 2
+    assert "a4: " in capsys.readouterr().err
+
+
+def test_a_pipe_is_read_while_it_is_written() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "screens", "read", "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=ROOT,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in (1, 2, 3):
+            process.stdin.write(f"step {number}/3 loss {4 - number}.5\n".encode())
+            process.stdin.flush()
+            heard = process.stdout.readline()
+            if number == 1:
+                heard = process.stdout.readline()  # the first line is a title
+            assert f"{number}/3  loss {4 - number}.5" in heard.decode()
+        process.stdin.close()
+        assert "3 steps" in process.stdout.read().decode()
+        assert process.wait(30) == 0
