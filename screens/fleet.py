@@ -52,7 +52,7 @@ class PoolTable(ResourceTable[Pool]):
                sort=lambda pool: pool.slots64, down=True),
         Column("HOW", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
                sort=lambda pool: pool.provisioning),
-        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20),
+        Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
     )  # fmt: skip
 
     def row_text(self, row: Pool) -> str:

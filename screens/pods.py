@@ -14,6 +14,8 @@ from screens.widgets.table import ResourceTable
 from screens.wording import Run, count, pod_glyph
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
@@ -21,13 +23,34 @@ if TYPE_CHECKING:
     from screens.pod_actions import Key
 
 
-def pod_summary(pods: list[Pod]) -> tuple[Run, ...]:
-    """How many pods there are, by status, most frequent first."""
-    runs = [Run(f"{count(len(pods), 'pod')}   ", "strong")]
-    ready = {pod.status: pod.ready for pod in pods}
-    for status, number in Counter(pod.status for pod in pods).most_common():
-        runs += [pod_glyph(status, ready=ready[status]), Run(f" {number:,} {status}   ", "dim")]
-    return tuple(runs)
+class Tally:
+    """How many pods are in which status, kept by what changes: counting all of them four times a second costs more
+    than everything else a picture costs.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._ready: dict[str, bool] = {}
+
+    def take(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
+        """Pods before and after; None: there was or is none."""
+        for old, new in changes:
+            if old is not None:
+                self._numbers[old.status] -= 1
+            if new is not None:
+                self._numbers[new.status] += 1
+                self._ready[new.status] = new.ready
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All of them, then by status, most frequent first."""
+        total = self._numbers.total()
+        if not total:
+            return ()
+        runs = [Run(f"{count(total, 'pod')}   ", "strong")]
+        for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
+            runs += [pod_glyph(status, ready=self._ready[status]), Run(f" {number:,} {status}   ", "dim")]
+        return tuple(runs)
 
 
 class AllPods(PodTable):
@@ -43,6 +66,10 @@ class PodsScreen(PodActions):
     table = getters.query_one(AllPods)
     summary = getters.query_one(SummaryLine)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._tally = Tally()
+
     def body(self) -> ComposeResult:
         """A line of figures and the table."""
         yield SummaryLine()
@@ -51,7 +78,8 @@ class PodsScreen(PodActions):
     def show_fleet(self, fleet: Fleet) -> None:
         """All pods."""
         self.table.show_rows(fleet.pods, fleet.links.get("pods"))
-        self.summary.runs = pod_summary(list(fleet.pods.values())) if fleet.pods else ()
+        self._tally.take(self.table.listing.changes)
+        self.summary.runs = self._tally.runs
 
     @property
     def pod_keys(self) -> list[Key]:

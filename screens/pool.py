@@ -77,7 +77,7 @@ class NodeTable(ResourceTable[NodeRow]):
         Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
         Column("SCAN", lambda row: number(row.node.last_busbw) if row.node.last_busbw is not None else "", width=5,
                right=True, drop=7, ink="dim", sort=lambda row: row.node.last_busbw or 0.0, down=True),
-        Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10,
+        Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
                sort=lambda row: (not row.node.faults, not row.node.maintenance_at, not row.node.cordoned)),
         since("AGE", lambda row: row.node.created, drop=2),
     )  # fmt: skip

@@ -49,6 +49,8 @@ class Column(Generic[RowT]):
     """Draws the cell for the width it gets, as a bar wants; its column is between `least` and `most` wide."""
     key: str = ""
     """Name to sort by in code; empty: the title."""
+    ages: bool = False
+    """What it shows changes with time alone."""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ def since(title: str, moment: Callable[[RowT], float], *, width: int = 6, drop: 
         start = moment(row)
         return Run(age(time.time() - start), "dim") if start else ""
 
-    return Column(title, cell, width=width, right=True, sort=moment, down=True, drop=drop)
+    return Column(title, cell, width=width, right=True, sort=moment, down=True, drop=drop, ages=True)
 
 
 def cell_width(cell: Cell) -> int:

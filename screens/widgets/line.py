@@ -36,8 +36,11 @@ def fit(text: str, width: int) -> str:
     return set_cell_size(text, width - 1) + "…" if width > 0 else ""
 
 
-def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = False) -> list[Segment]:
-    """Segments in exactly that many columns."""
+def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
+    """Segments in exactly that many columns, and `after` blank ones behind them.
+
+    Blanks join the text beside them: a change of colour costs more bytes than most words.
+    """
     segments: list[Segment] = []
     left = width
     for text, ink in runs:
@@ -50,9 +53,13 @@ def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = Fa
         if clean:
             segments.append(Segment(clean, ink_of(ink)))
         left -= length
-    if left > 0:
-        blank = Segment(" " * left, ink_of(""))
-        segments = [blank, *segments] if right else [*segments, blank]
+    if not segments:
+        return [Segment(" " * (left + after), ink_of(""))] if left + after > 0 else []
+    if right and left > 0:
+        segments[0] = Segment(" " * left + segments[0].text, segments[0].style)
+        left = 0
+    if left + after > 0:
+        segments[-1] = Segment(segments[-1].text + " " * (left + after), segments[-1].style)
     return segments
 
 
@@ -64,6 +71,32 @@ def keep_tail(runs: list[Run], width: int) -> list[Run]:
     while cell_len(text) > width - 1:
         text = text[1:]
     return [Run(f"…{text}", runs[0].ink)]
+
+
+def joined(segments: Iterable[Segment]) -> list[Segment]:
+    """The same line in fewer segments: neighbours of one style are one, and blanks belong to what they follow."""
+    found: list[Segment] = []
+    for segment in segments:
+        if found and (segment.style == found[-1].style or segment.text.isspace()):
+            found[-1] = Segment(found[-1].text + segment.text, found[-1].style)
+        else:
+            found.append(segment)
+    return found
+
+
+def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
+    """First column that looks different and the one after the last; equal numbers if none does."""
+    olds, news = list(old), list(new)
+    left = right = 0
+    while olds and news and olds[0] == news[0]:
+        left += news.pop(0).cell_length
+        olds.pop(0)
+    while olds and news and olds[-1] == news[-1]:
+        right += news.pop().cell_length
+        olds.pop()
+    if not olds and not news:
+        return left, left
+    return left, max(left, new.cell_length - right)
 
 
 def line(runs: Iterable[Run], width: int, ink_of: InkOf) -> Strip:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Generic
 
 from screens.widgets.column import RowT
@@ -20,6 +22,8 @@ class Listing(Generic[RowT]):
         self.rows: Mapping[RowKey, RowT] = {}
         self.keys: list[RowKey] = []
         """Keys of the shown rows, top to bottom."""
+        self.changes: list[tuple[RowT | None, RowT | None]] = []
+        """Rows before and after the last update, where they are not the same object; None: there was or is none."""
         self._text = text
         self._given: list[RowKey] = []
         self._sort: Callable[[RowT], Any] | None = None
@@ -31,11 +35,18 @@ class Listing(Generic[RowT]):
     def update(self, rows: Mapping[RowKey, RowT]) -> bool:
         """Take new rows; whether anything moved. Rows that are the same objects cost next to nothing."""
         before, self.rows = self.rows, rows
-        given = list(rows)
-        if given == self._given and not any(
-            self._moves(before[key], row) for key, row in rows.items() if before[key] is not row
-        ):
+        self.changes = []
+        if rows is before:
             return False
+        given = list(rows)
+        if given == self._given:
+            pairs = zip(before.values(), rows.values(), strict=True)
+            self.changes = list(compress(pairs, map(is_not, before.values(), rows.values())))
+            if not any(self._moves(old, new) for old, new in self.changes if old is not None and new is not None):
+                return False
+        else:
+            self.changes = [(before.get(key), row) for key, row in rows.items() if before.get(key) is not row]
+            self.changes += [(row, None) for key, row in before.items() if key not in rows]
         self._given = given
         return self._arrange()
 

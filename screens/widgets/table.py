@@ -27,13 +27,13 @@ from textual.strip import Strip
 
 from screens.widgets.column import GAP, Column, RowT, share
 from screens.widgets.ink import Inked
-from screens.widgets.line import InkOf, fit_runs, keep_tail, line, runs_of
+from screens.widgets.line import InkOf, changed_columns, fit_runs, joined, keep_tail, line, runs_of
 from screens.widgets.listing import Listing, RowKey
 from screens.widgets.notice import Notice, notice_for
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from rich.style import Style
     from textual import events
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MARGIN = 2
 """Columns left of the first cell, for the cursor's and the marks' glyphs."""
+DRAWN = 400
+"""Lines kept as they were drawn last: what one pages back to is not formatted again."""
 
 
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
@@ -126,8 +128,9 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._link: Link | None = None
         self._trouble: Notice | None = None
         self._wants: list[int] = []
-        self._layout: list[tuple[Column[Any], int]] | None = None
+        self._layout: list[tuple[Column[Any], int]] = []
         self._painted: dict[int, Strip] = {}
+        self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
         self._mixes: dict[tuple[str, str], Style] = {}
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
@@ -140,27 +143,28 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         """Show these columns from now on."""
         self._columns = tuple(columns)
+        self._aging = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]
-        self._layout = None
-        self._measure(self.listing.rows, {})
+        self._lay_out()
+        self._measure(self.listing.rows.values())
         self.refresh()
 
     # rows
 
     def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = None) -> None:
         """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows."""
-        before = self.listing.rows
         stale_before = self._stale
         self._link = link
-        grew = self._measure(rows, before)
         moved = self.listing.update(rows)
-        self.marks &= rows.keys()
+        grew = self._measure([row for _, row in self.listing.changes if row is not None])
+        if self.marks:
+            self.marks &= rows.keys()
         if moved:
             self._settle()
         if grew or stale_before != self._stale:
-            self._layout = None
+            self._lay_out()
             self.refresh()
-        else:
+        elif self.listing.changes or not rows:
             self.repaint_changed()
 
     def show_trouble(self, trouble: Notice | None) -> None:
@@ -170,10 +174,13 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def repaint_changed(self) -> None:
         """Repaint only the visible lines that would now look different; ages, for one, change by themselves."""
-        painted = dict(self._painted)
         for y in range(self.size.height):
-            if painted.get(y) != self._strip(y):
-                self.refresh(Region(0, y, self.size.width, 1))
+            old, new = self._painted.get(y), self._strip(y)
+            if old is new:
+                continue
+            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
+            if left < end:
+                self.refresh(Region(left, y, end - left, 1))
 
     @property
     def shown(self) -> list[RowKey]:
@@ -304,7 +311,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def on_resize(self) -> None:
         """Widths follow the new size; the cursor stays in view."""
-        self._layout = None
+        self._lay_out()
         self._painted.clear()
         self._settle()
         self.refresh()
@@ -321,6 +328,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         """Textual's call after a change of theme or class."""
         super().notify_style_update()
         self._mixes = {}
+        self._drawn = {}
 
     def render_line(self, y: int) -> Strip:
         """One line of the view: the titles, then the rows."""
@@ -342,17 +350,27 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         row = self.listing.rows[key]
         here, marked = key == self._cursor, key in self.marks
         ground = ("cursor" if self.has_focus else "cursor-blurred") if here else "marked" if marked else ""
+        layout = self._columns_now()
+        look = (here, marked, ground, self._stale, *(column.cell(row) for column in self._aging))
+        drawn = self._drawn.get(key)
+        if drawn is not None and drawn[0] is row and drawn[1] == look:
+            return drawn[2]
         ink_of = self._inks_on(ground)
         glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
         segments = fit_runs(glyph, MARGIN, ink_of)
-        blank = Segment(" " * GAP, ink_of(""))
-        for number, (column, width) in enumerate(self._columns_now()):
-            if number:
-                segments.append(blank)
+        room = self.size.width - MARGIN
+        for column, width in layout:
             runs = runs_of(column.at(row, width), column.ink)
             runs = keep_tail(runs, width) if column.tail else runs
-            segments += fit_runs(runs, width, ink_of, right=column.right)
-        return Strip(segments).adjust_cell_length(self.size.width, ink_of(""))
+            room -= width
+            after = max(0, room) if column is layout[-1][0] else GAP
+            segments += fit_runs(runs, width, ink_of, right=column.right, after=after)
+            room -= GAP
+        strip = Strip(joined(segments)).adjust_cell_length(self.size.width, ink_of(""))
+        if len(self._drawn) >= DRAWN:
+            self._drawn.clear()
+        self._drawn[key] = row, look, strip
+        return strip
 
     def _titles(self) -> Strip:
         ink_of = self._inks_on("head")
@@ -395,14 +413,18 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     # where things are
 
+    def _lay_out(self) -> None:
+        """Widths are shared out anew when the next line is drawn."""
+        self._layout = []
+        self._drawn.clear()
+
     def _columns_now(self) -> list[tuple[Column[Any], int]]:
-        if self._layout is None:
+        if not self._layout:
             self._layout = share(self._columns, self._wants, self.size.width - MARGIN - 1)
         return self._layout
 
-    def _measure(self, rows: Mapping[RowKey, RowT], before: Mapping[RowKey, RowT]) -> bool:
+    def _measure(self, new: Collection[RowT]) -> bool:
         """Columns only ever grow, so nothing jumps while values change."""
-        new = [row for key, row in rows.items() if before.get(key) is not row]
         grew = False
         for number, column in enumerate(self._columns):
             if column.width or not new or self._wants[number] >= column.most:

@@ -50,7 +50,8 @@ class TitleBar(Inked):
     """
     NAME: ClassVar[str] = " a4 "
 
-    title: reactive[Title] = reactive(Title())
+    title: reactive[Title] = reactive(Title(), repaint=False)
+    """Painted by `tick` if its words are others: when a watch was heard changes with every object."""
 
     @dataclass
     class TabPicked(Message):
