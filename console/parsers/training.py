@@ -85,7 +85,8 @@ class TrainingParser:
         if rest:
             self._line(rest)
         self._flush()
-        if self._timed is not None and "megatron" not in self._open:
+        run = self._open.get("megatron")
+        if self._timed is not None and (run is None or run.number is None):
             self._take(Found("megatron-bridge", self._timed), "")
         self._timed = None
         return self._told()
@@ -185,10 +186,11 @@ class TrainingParser:
     def _time(self, timed: Step) -> None:
         """Rank 0 of Megatron-Bridge tells time and speed, the last rank tells the rest, before or after it."""
         run = self._open.get("megatron")
-        if run is None and self._timed is not None:
-            self._take(Found("megatron-bridge", self._timed), "")
+        if run is None or run.number is None:
+            if self._timed is not None:
+                self._take(Found("megatron-bridge", self._timed), "")
             self._timed = timed
-        elif run and run.steps and _close(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
+        elif run.steps and _close(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
             run.steps[-1] = merged(run.steps[-1], timed)
             run.format = "megatron-bridge"
             self._changed.append(run)

@@ -38,7 +38,7 @@ def dictionary(text: str, start: int) -> Found | None:
     """The step that the dictionary says."""
     end = text.find("}", start)
     pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
-    if "loss" not in pairs:
+    if number(pairs.get("loss", "")) is None:
         return None
     at, total = _place(pairs)
     name = _format(pairs, text)
@@ -52,7 +52,7 @@ def dictionary(text: str, start: int) -> Found | None:
         lr=_taken(pairs, "learning_rate"),
         step_time_s=per_step or inverse(per_second),
         tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
-        nan=loss is None or broken(loss, grad_norm),
+        nan=broken(loss, grad_norm),
         extra={key: value for key, text in pairs.items() if (value := number(text)) is not None},
     )
     return Found(name, step, start)

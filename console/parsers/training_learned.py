@@ -17,7 +17,7 @@ _PAIR = re.compile(
 )
 _TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b")
 _LABELS = re.compile(
-    r"[^A-Za-z]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z]*){0,4}(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8}[: ]+)?"
+    r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8}[: ]+)?"
 )
 _STEPS = ("step", "global_step", "iteration", "iter", "train_step", "update", "batch", "it", "steps")
 _LOSSES = ("loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "avg_loss", "total_loss")
