@@ -285,3 +285,8 @@ async def test_nothing_restarts_after_success_and_a_failure_restarts_as_often_as
 
 async def test_finished_jobs_stay_12_hours() -> None:
     assert (await jobset())["spec"]["ttlSecondsAfterFinished"] == 12 * 3600
+
+
+@pytest.mark.parametrize("level", ["VERSION", "WARN", "INFO", "TRACE"])
+async def test_nccl_prints_as_much_as_asked(level: str) -> None:
+    assert environment(await jobset(network={"nccl": {"debug": level}}))["NCCL_DEBUG"] == level

@@ -82,6 +82,13 @@ def test_conversion_settings_reach_the_script(launch: Launch) -> None:
     assert pod.environment_of("run_8xH20.sh")["MODEL_PARALLEL_ARGS"] == "--tensor-model-parallel-size 2"
 
 
+@pytest.mark.parametrize("size", ["0.6B", "1.7B", "4B", "8B", "14B", "32B", "A3B", "A22B"])
+def test_all_model_sizes_reach_the_scripts(launch: Launch, size: str) -> None:
+    pod = launch("qwen3-30b-pretrain-pai", gpus=8, recipe={"model": {"size": size}})
+    assert pod.run("qwen3-30b-pretrain-pai.sh")[0] == 0
+    assert pod.calls("run_mcore_qwen3.sh")[0][1] == size
+
+
 def test_the_largest_model_has_a_script_of_its_own(launch: Launch) -> None:
     pod = launch("qwen3-to-mcore", recipe={"model": {"size": "A22B"}}, gpus=16)
     assert pod.run("qwen3-to-mcore.sh")[0] == 0
