@@ -1,6 +1,6 @@
 """One job: its ranks, the log of any of them, its NCCL curve, its events, its YAML.
 
-Longer than other screens: five tabs over one job share the chosen rank and the streams that follow it.
+Over 300 lines, because five tabs over one job share the chosen rank and the streams that follow it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off.
 
-Longer than other screens: judging, rendering and launching are one conversation about one plan.
+Over 300 lines, because judging, rendering and launching are one conversation about one plan.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     table.show_rows(fleet.pods, fleet.links.get("pods"))
 
 Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
-The longest module of the widgets, because cursor, marks, keys and mouse are one behaviour over one list.
+Over 300 lines, because cursor, marks, keys and mouse are one behaviour over one list.
 """
 
 from __future__ import annotations
