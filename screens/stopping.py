@@ -21,15 +21,17 @@ STAYS = "Stays: what it wrote to buckets and volumes, and volume claims."
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:
     """What goes with that job, a line each."""
-    pods = len(fleet.pods_by_jobset.get(jobset.uid, ()))
+    pods = fleet.pods_by_jobset.get(jobset.uid, ())
     if jobset.release:
         first = f"Helm release {jobset.release} in {jobset.namespace}: uninstalled, with JobSet {jobset.name}"
-        first += ", its Service and its launcher ConfigMap"
+        first += ", its Service, its ConfigMap and its Secret"
     else:
         first = f"JobSet {jobset.name} in {jobset.namespace}: deleted (no Helm release made it)"
-    held = 0 if jobset.finished else sum(pod.holds_gpus for pod in fleet.pods_by_jobset.get(jobset.uid, ()))
+    if not pods:
+        return [first]
+    held = 0 if jobset.finished else sum(pod.holds_gpus for pod in pods)
     freed = f"; {held} GPUs are free after that" if held else ""
-    return [first, f"  with {wording.count(pods, 'pod')} and the logs in them{freed}"]
+    return [first, f"  with {wording.count(len(pods), 'pod')} and the logs in them{freed}"]
 
 
 async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:

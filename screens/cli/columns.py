@@ -161,7 +161,7 @@ WORKLOADS = Layout(
 
 JOBS = Layout(
     "jobsets",
-    ("pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes"),
+    ("pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors"),
     (
         NAMESPACE,
         Column("name", "the JobSet", "JOB"),

@@ -11,7 +11,9 @@ from console.errors import BadInput, NotFound
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
 from console.models.ranks import ranks
+from console.models.why_job import why_jobset
 from console.session import launchable
+from screens.cli.columns import JOBS
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from screens.cli.options import Options
 
 JOB_KINDS = ("jobsets", "jobs", "pods")
+WAIT_KINDS = (JOBS.kind, *JOBS.uses)
+"""What the reason for a wait is made of."""
 
 
 async def recipes(options: Options) -> int:
@@ -42,7 +46,7 @@ async def recipes(options: Options) -> int:
 
 async def launch(options: Options) -> int:
     """Launch a recipe, or only ask the API server whether it would take it; `--wait` follows it to its end."""
-    async with connected(options, JOB_KINDS if options.wait else ()) as session:
+    async with connected(options, WAIT_KINDS if options.wait else ()) as session:
         plan = make_plan(session, options)
         problems = session.problems(plan)
         if problems:
@@ -94,6 +98,8 @@ async def print_manifests(session: Session, plan: LaunchPlan, *, as_json: bool) 
 async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
     """Say each state the job passes through on standard error; 0 when it succeeds, 1 when it fails or goes away."""
     last: JobState | None = None
+    waits = ""
+    await session.listed(*WAIT_KINDS)
     async for fleet in session.snapshots():
         job = fleet.jobsets.get((namespace, name))
         if job is None:
@@ -103,6 +109,10 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
         if job.state is not last:
             last = job.state
             warn(f"{name}: {last}")
+        reason = why_jobset(job, fleet).sentence if last is JobState.PENDING else ""
+        if reason and reason != waits:
+            waits = reason
+            warn(f"{name}: {reason}")
         if job.finished:
             if as_json:
                 say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure})
@@ -115,7 +125,11 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
 async def stop(options: Options) -> int:
     """Stop a job and say what went."""
     async with connected(options, ("jobsets",)) as session:
-        report = await session.stop_job(session.namespace, options.job)
+        try:
+            report = await session.stop_job(session.namespace, options.job)
+        except NotFound as error:
+            where = f"in namespace {session.namespace}"
+            raise NotFound(f"There is no job {options.job} {where}.", "a4 jobs -A lists all there are.") from error
         if options.json:
             say_json(report)
         else:

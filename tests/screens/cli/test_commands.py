@@ -137,3 +137,11 @@ def test_read_only_changes_nothing(a4: Commands) -> None:
     assert code == 3
     assert "read-only" in told
     assert "nccl-0412" in {job["name"] for job in a4.items("jobs")}
+
+
+def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
+    code, _, told = a4.run("stop", "no-such-job")
+    assert (code, told) == (
+        1,
+        "a4: There is no job no-such-job in namespace default. a4 jobs -A lists all there are.\n",
+    )

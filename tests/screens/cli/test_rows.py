@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from console.errors import NotFound
 from console.models.condition import Condition
-from console.models.job import JobSet, ReplicatedJob
+from console.models.job import JobSet, JobState, ReplicatedJob
 from console.models.node import Node
 from console.models.pod import Container, Pod
 from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, Usage
 from console.models.workload import PodSet, Workload
 from screens.cli.columns import LAYOUTS
+from screens.cli.jobs import wait_for_end
 from screens.cli.listing import print_rows
 from screens.cli.rows import ROWS
-from tests.fakes import fleet_of
+from tests.fakes import FakeSession, fleet_of
 
 if TYPE_CHECKING:
     from console.models.fleet import Fleet
@@ -85,3 +88,24 @@ def test_a_namespace_leaves_out_the_others(fleet: Fleet) -> None:
 def test_no_rows_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(LAYOUTS["jobs"], [], "jobs")
     assert capsys.readouterr().out == "No jobs.\n"
+
+
+def test_jobs_read_all_that_the_reasons_of_workloads_stand_on() -> None:
+    """A reason made from fewer kinds would differ from the one in the other list."""
+    jobs, workloads = LAYOUTS["jobs"], LAYOUTS["workloads"]
+    assert {workloads.kind, *workloads.uses} - {"topologies"} <= {jobs.kind, *jobs.uses}
+
+
+async def test_a_wait_for_the_end_says_why_it_waits(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    session = FakeSession(fleet)
+    waiting = next(job for job in fleet.jobsets.values() if job.state is JobState.PENDING)
+    end = asyncio.create_task(wait_for_end(session, *waiting.key, as_json=False))  # type: ignore[arg-type]
+    said = ""
+    async with asyncio.timeout(10):
+        while "more needed" not in said:
+            await asyncio.sleep(0)
+            said += capsys.readouterr().err
+    session.show(jobsets={})
+    with pytest.raises(NotFound, match="was deleted before it ended"):
+        await end
+    assert f"{waiting.name}: pending\n" in said
