@@ -34,3 +34,5 @@ async def pick_namespace(screen: LiveScreen) -> None:
         name = await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
         if name and name != session.namespace:
             await session.switch(namespace=name)
+            told = f"Launches go to {name} from now on; lists show every namespace you may read."
+            screen.notify(told, title="Namespace", markup=False)

@@ -43,6 +43,7 @@ LOOK = 0.05
 """Seconds between two looks at the screen."""
 NAME = "tour-nccl"
 ASK_GPUS = ("nvidia-smi", "--query-gpu=index,name,utilization.gpu,temperature.gpu", "--format=csv")
+KEY_NAMES = {"question_mark": "?", "escape": "Esc", "enter": "⏎"}
 HALF_WAY = 7
 """Rows of the table after which a screenshot is taken while the test runs."""
 
@@ -221,7 +222,7 @@ class Guide:
 
     def step(self, keys: str, what: str) -> None:
         """Say what is done."""
-        say(f"\n[{keys}] {what}")
+        say(f"\n[{KEY_NAMES.get(keys, keys)}] {what}")
 
     async def press(self, key: str, what: str = "") -> None:
         """Press one key and let the screen answer."""
