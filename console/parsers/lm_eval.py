@@ -1,0 +1,86 @@
+"""Result tables of lm-eval, old and new: columns are found by their titles."""
+
+from __future__ import annotations
+
+from console.models.evaluation import Score
+from console.parsers.lines import Lines
+from console.parsers.training_values import count, number
+
+_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
+"""Title of the first column, and whether the table sums up groups."""
+_BETTER = {"↑": "higher", "↓": "lower"}
+
+
+class LmEvalParser:
+    """Reads the scores of any number of tables, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._columns: dict[str, int] = {}
+        self._group = False
+        self._task, self._version, self._depth = "", "", 0
+        self.scores: list[Score] = []
+        """All scores so far."""
+
+    def feed(self, data: bytes) -> list[Score]:
+        """Reads on; the new scores."""
+        before = len(self.scores)
+        for line in self._lines.add(data):
+            self._line(line)
+        return self.scores[before:]
+
+    def close(self) -> list[Score]:
+        """Reads what is left without a line end; the new scores."""
+        before = len(self.scores)
+        for line in self._lines.end():
+            self._line(line)
+        return self.scores[before:]
+
+    def _line(self, line: str) -> None:
+        start, end = line.find("|"), line.rfind("|")
+        if start < 0 or start == end or line[end + 1 :].strip():
+            self._columns = {}
+            return
+        cells = line[start + 1 : end].split("|")
+        titles = [cell.strip().lower() for cell in cells]
+        if titles[0] in _FIRST and "metric" in titles and "value" in titles:
+            self._columns = {title: at for at, title in enumerate(titles) if title}
+            self._group, self._task = _FIRST[titles[0]], ""
+        elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
+            self._row(cells)
+
+    def _row(self, cells: list[str]) -> None:
+        metric, value = self._cell(cells, "metric").strip(), self._cell(cells, "value")
+        if not metric or len(cells) < len(self._columns):
+            return
+        if name := cells[0].strip():
+            self._task, self._version = name.lstrip("- ").strip(), self._cell(cells, "version").strip()
+            self._depth = (len(cells[0]) - len(cells[0].lstrip(" ")) + 1) // 2 if name.startswith("-") else 0
+        beside = self._columns["metric"] + 1
+        arrow = cells[beside].strip() if beside < len(cells) else ""
+        self.scores.append(
+            Score(
+                task=self._task,
+                metric=metric,
+                value=number(value),
+                error=number(self._cell(cells, "stderr")),
+                shots=count(self._cell(cells, "n-shot")),
+                filter=self._cell(cells, "filter").strip(),
+                version=self._version,
+                depth=self._depth,
+                group=self._group,
+                better=_BETTER.get(arrow, ""),
+            )
+        )
+
+    def _cell(self, cells: list[str], title: str) -> str:
+        at = self._columns.get(title)
+        return cells[at] if at is not None and at < len(cells) else ""
+
+
+def parse_lm_eval(data: bytes) -> tuple[Score, ...]:
+    """The scores in a whole log."""
+    parser = LmEvalParser()
+    parser.feed(data)
+    parser.close()
+    return tuple(parser.scores)
