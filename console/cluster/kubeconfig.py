@@ -104,7 +104,6 @@ class Target:
     """One context with all that belongs to it, paths made absolute."""
 
     context: str
-    cluster_name: str
     user_name: str
     namespace: str
     cluster: Cluster
@@ -161,9 +160,7 @@ class Kubeconfig:
                 f'The context "{chosen}" of {self.source} names the user "{context.user}", which is not in it.',
                 "Choose another context, or write the kubeconfig again.",
             )
-        return Target(
-            chosen, context.cluster, context.user or "", context.namespace or "default", cluster, user or User()
-        )
+        return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
 
 
 def _absolute(entry: Any, folder: Path) -> Any:

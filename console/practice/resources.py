@@ -166,12 +166,3 @@ RESOURCES: tuple[Resource, ...] = (
 
 BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
 """(group, kind) -> resource, for owner references and manifests."""
-
-BY_PLURAL: dict[tuple[str, str], Resource] = {(resource.group, resource.plural): resource for resource in RESOURCES}
-"""(group, plural) -> resource, for paths."""
-
-
-def resource_of(obj: dict[str, object]) -> Resource:
-    """Return the resource of an object by its apiVersion and kind; KeyError when it is not served."""
-    group, _, _ = str(obj["apiVersion"]).rpartition("/")
-    return BY_KIND[group, str(obj["kind"])]

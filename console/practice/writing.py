@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from console.practice.storage import Storage
 
-_TRIES = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.clock import seconds_of, stamp
+from console.practice.clock import seconds_of
 from console.practice.controllers.kueue.info import has_quota
 from console.practice.controllers.objects import condition, is_true, set_condition
 from console.practice.controllers.quantity import words
@@ -102,8 +102,3 @@ def requeue_at(workload: Object) -> float:
     """Return the moment before which a Workload may not be admitted, 0 when there is none."""
     moment = (workload.get("status", {}).get("requeueState") or {}).get("requeueAt")
     return seconds_of(moment) if moment else 0.0
-
-
-def moment_words(seconds: float) -> str:
-    """Return epoch seconds as a status holds them."""
-    return stamp(seconds)

@@ -252,10 +252,6 @@ def release_orphan(storage: Storage, workload: Object, now: float) -> None:
         storage.modify(WORKLOADS, *key, lambda draft: drop_finalizer(draft, IN_USE))
 
 
-def _unstart(job: Object) -> None:
-    job["status"].pop("startTime", None)
-
-
 def _outcome(job: Object) -> tuple[bool, str] | None:
     """Return whether a finished job succeeded, and its last words."""
     for kind, good in (("Completed", True), ("Complete", True), ("Failed", False)):
