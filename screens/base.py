@@ -44,7 +44,7 @@ REST = 20
 class LiveApp(App[int]):
     """An app over one session."""
 
-    fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True)
+    fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)
     """The latest picture; only `follow_store` assigns it."""
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
     """Why there is no session; None while there is one or one is being opened."""
