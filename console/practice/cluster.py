@@ -23,6 +23,7 @@ from console.practice.controllers.kueue.ungate import TopologyUngater
 from console.practice.controllers.kueue.workloads import Workloads
 from console.practice.controllers.nodes import Nodes
 from console.practice.controllers.scheduler import Scheduler
+from console.practice.controllers.volumes import Volumes
 from console.practice.pods import PodRuntime
 from console.practice.resources import JOBS, JOBSETS
 from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
@@ -88,6 +89,7 @@ class PracticeCluster:
             QueueStatus(self.plane, admission.queues),
             TopologyUngater(self.plane),
             Scheduler(self.plane),
+            Volumes(self.plane),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),

@@ -7,7 +7,7 @@ import pytest
 from console.practice.controllers.job_pods import format_indexes, parse_indexes
 from console.practice.controllers.objects import condition
 from console.practice.refusal import ApiError
-from console.practice.resources import CONFIGMAPS, JOBS, NODES, PODS, SECRETS
+from console.practice.resources import CONFIGMAPS, JOBS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, SECRETS
 from tests.practice.world import Object, World, container, phases, why
 
 
@@ -155,8 +155,33 @@ def test_full_machines_are_counted(world: World) -> None:
 
 
 def test_a_missing_claim_is_named(world: World) -> None:
-    waiting = pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "nfs-pvc"}}])
-    assert 'persistentvolumeclaim "nfs-pvc" not found' in why(waiting, "PodScheduled")[2]
+    waiting = pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "scratch"}}])
+    assert 'persistentvolumeclaim "scratch" not found' in why(waiting, "PodScheduled")[2]
+
+
+def test_a_claim_is_bound_to_what_its_class_makes(world: World) -> None:
+    waiting = pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "scratch"}}])
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Ti"}},
+        "storageClassName": "standard-rwo",
+    }
+    meta = {"name": "scratch", "namespace": "default"}
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    world.add(PERSISTENTVOLUMECLAIMS, {**kind, "metadata": meta, "spec": spec})
+    world.play()
+    claim = world.get(PERSISTENTVOLUMECLAIMS, "scratch")
+    assert claim["status"] == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Ti"}}
+    volume = world.storage.get(PERSISTENTVOLUMES, "", claim["spec"]["volumeName"])
+    assert (volume["status"]["phase"], volume["spec"]["claimRef"]["uid"]) == ("Bound", claim["metadata"]["uid"])
+    assert world.get(PODS, waiting["metadata"]["name"])["status"]["phase"] == "Running"
+    world.storage.delete(PERSISTENTVOLUMECLAIMS, "default", "scratch")
+    world.play()
+
+
+def test_the_claims_of_the_recipes_are_there(world: World) -> None:
+    for name in ("nfs-pvc", "lustre-pvc"):
+        assert world.get(PERSISTENTVOLUMECLAIMS, name)["status"]["phase"] == "Bound"
 
 
 def test_a_pod_waits_for_a_cordon_to_end(world: World) -> None:

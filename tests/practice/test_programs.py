@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.practice.programs import ddp, megatron, nccl, plain
+from console.practice.programs import ddp, nccl, plain
+from console.practice.programs.catalogue import RECIPES
 from console.practice.programs.faults import fault_at
 from console.practice.programs.recipes import launched
 from console.practice.programs.recordings import all_reduce_rows
@@ -113,7 +116,23 @@ def test_the_smoke_test_names_every_rank() -> None:
     assert "expected sum 120.0, actual sum 120.0: PASSED on 16 GPUs" in lines
 
 
-MEGATRON = launched("qwen3-30b-pretrain", megatron.pretraining)
+def schema_recipes() -> list[str]:
+    schema = json.loads(Path("chart/values.schema.json").read_text(encoding="utf-8"))
+    names: list[str] = schema["properties"]["recipe"]["properties"]["id"]["enum"]
+    return names
+
+
+def launcher_steps(recipe: str) -> list[str]:
+    """The steps that are left without switches, in the order in which the shell script has them."""
+    text = Path(f"launchers/{recipe}.sh").read_text(encoding="utf-8")
+    found = re.findall(r"^ {0,4}(?:step_([a-z_]+)|step ([a-z-]+)|convert_weights)", text, re.MULTILINE)
+    names = [called.replace("_", "-") or named or "convert" for called, named in found]
+    unasked = {"train-json", "done", "end"} | ({"config", "before"} if recipe == "own-script" else set())
+    asked = [name for name in names if name not in unasked]
+    return ["megatron", "sync", *asked[1:]] if "megatron" in asked else asked  # its function waits for index 0
+
+
+MEGATRON = RECIPES["qwen3-30b-pretrain"]
 
 
 def iterations(lines: list[str]) -> list[str]:
@@ -133,11 +152,36 @@ def test_iterations_are_megatrons() -> None:
 
 def test_only_the_last_rank_prints_iterations() -> None:
     where = place(rank=0, nodes=2)
-    for fact in ("sshd 1", "started 1"):
+    for fact in ("sshd 1", "train started 1"):
         where.room.post(fact)
-    where.room.post("over", 0)
+    where.room.post("train over", 0)
     lines, _ = printed(MEGATRON, where)
     assert iterations(lines) == []
+
+
+@pytest.mark.parametrize("recipe", schema_recipes())
+def test_every_recipe_of_the_chart_prints_the_steps_of_its_launcher(recipe: str) -> None:
+    lines, code = printed(RECIPES[recipe], place(A4_RECIPE=recipe, A4_TRAIN_ITERATIONS="3"))
+    assert code == 0
+    steps = re.findall(r"^step \d+ (\S+): (?:run|skip)", "\n".join(lines), re.MULTILINE)
+    assert steps[6:] == launcher_steps(recipe)  # the first six prepare the pod
+
+
+@pytest.mark.parametrize("recipe", ["qwen3-sft", "qwen3-next-pretrain"])
+def test_pods_with_nothing_to_do_are_kept(recipe: str) -> None:
+    names = ("ENV_SETUP", "DATA_BUILD", "CLONE_REPO", "DOWNLOAD_DATA", "CHECKPOINT_CONVERSION", "TRAINING")
+    switches: dict[str, Any] = {f"SKIP_{name}": "true" for name in names}
+    lines, _ = printed(RECIPES[recipe], place(A4_RECIPE=recipe, **switches))
+    assert "SKIP_TRAINING=true" in " ".join(lines)
+    assert f"{recipe} ended with exit code 0; the pod is kept until the job is stopped" in lines
+
+
+@pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
+def test_swift_prints_as_its_version_does(version: str) -> None:
+    lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
+    shown = [line for line in lines if "rewards/margins" in line]
+    assert len(shown) == 100
+    assert ("'iteration': '100/100'" in shown[-1]) == (version == "4.1.0")
 
 
 def test_a_nan_takes_the_loss_out_of_the_line() -> None:

@@ -3,49 +3,76 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from console.practice.programs.faults import fault_at, pace
-from console.practice.programs.recipes import steps_of
 from console.practice.programs.script import Exit, Meet, Say, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from console.practice.programs.recipes import Steps
     from console.practice.programs.script import Place, Step
 
 _STEP_SECONDS = 2.8
 _TFLOPS = 1180.0
-_BATCH = 1024
 _RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
 _FOREVER = 10.0**8
 _MADE_UP = "practice cluster: these iteration lines are made up; nothing is trained"
-_SKIPPED = {"clone": "SKIP_CLONE_REPO=true", "download": "SKIP_DOWNLOAD_DATA=true", "convert": "already converted"}
+_MEMORY_GIB = 121.4
+
+Line = Callable[["Place", int, int, float, float | None], str]
+"""How one iteration is printed: number, total, seconds, loss (None for NaN)."""
 
 
-def pretraining(place: Place) -> Iterator[Step]:
+def train(place: Place, steps: Steps) -> Iterator[Step]:
     """Rank 0 starts up aloud, the last rank prints the iterations, the others their NCCL lines."""
-    steps = steps_of(place)
-    for name, why in _SKIPPED.items():
-        yield steps.skip(name, why)
-    yield steps.begin("train")
-    yield Say(_MADE_UP)
-    yield from _start_up(place)
-    place.room.post(f"started {place.rank}")
-    for index in range(place.nodes):
-        yield Meet(f"started {index}")
-    if place.rank != place.nodes - 1:
-        yield from _quiet(place)
+    if place.env.get("SKIP_TRAINING") == "true":
+        yield steps.skip("train", "SKIP_TRAINING=true")
         return
-    total = int(place.env.get("A4_TRAIN_ITERATIONS", "10000"))
-    for step in _iterations(place, total):
-        if isinstance(step, Exit):
-            place.room.post("over", step.code)
-        yield step
-    place.room.post("over", 0)
-    yield Say(f"[exiting program at iteration {total}] datetime: {_date(place.now())}")
-    yield steps.done("train", pace(place, _STEP_SECONDS) * total)
+    yield from _training(place, steps, "train", int(place.env.get("A4_TRAIN_ITERATIONS", "10000")), _line)
+
+
+def train_json(place: Place, steps: Steps) -> Iterator[Step]:
+    """Fine-tune on JSON data after the other training, when that was asked for."""
+    if place.env.get("SKIP_TRAINING") != "true" and place.env.get("USE_JSON_SFT") == "true":
+        yield from _training(place, steps, "train-json", 10000, _line)
+
+
+def train_swift(place: Place, steps: Steps) -> Iterator[Step]:
+    """Train as ms-swift does, whose version decides how a line looks; how long an epoch is, is made up."""
+    newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
+    total = 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
+    yield from _training(place, steps, "train", total, _swift_4_line if newer else _swift_line)
+
+
+def _training(place: Place, steps: Steps, name: str, total: int, line: Line) -> Iterator[Step]:
+    yield steps.begin(name)
+    yield Say(_MADE_UP)
+    if "A4_OUTPUT_BASEPATH" in place.env:
+        yield Say(f"{total} iterations of {batch(place)} samples, results in {place.env['A4_OUTPUT_BASEPATH']}")
+    yield from _start_up(place)
+    place.room.post(f"{name} started {place.rank}")
+    for index in range(place.nodes):
+        yield Meet(f"{name} started {index}")
+    began = place.now()
+    if place.rank != place.nodes - 1:
+        yield from _quiet(place, f"{name} over")
+    else:
+        for step in _iterations(place, total, line):
+            if isinstance(step, Exit):
+                place.room.post(f"{name} over", step.code)
+            yield step
+        place.room.post(f"{name} over", 0)
+        yield Say(f"[exiting program at iteration {total}] datetime: {_date(place.now())}")
+    yield steps.done(name, place.now() - began)
+
+
+def batch(place: Place) -> int:
+    """Return how many samples an iteration takes."""
+    return int(place.env.get("A4_GLOBAL_BATCH_SIZE") or place.env.get("A4_SWIFT_GLOBAL_BATCH") or 1024)
 
 
 def _start_up(place: Place) -> Iterator[Step]:
@@ -61,17 +88,19 @@ def _start_up(place: Place) -> Iterator[Step]:
     yield Wait(6.0)
 
 
-def _quiet(place: Place) -> Iterator[Step]:
+def _quiet(place: Place, over: str) -> Iterator[Step]:
     yield Say(f"[rank {place.rank * place.gpus}] ready; the last rank prints the iterations")
     killed = fault_at(place, "oom")
     if killed is not None and not place.attempt:
         yield Wait(float(killed))
         yield Exit(137, "OOMKilled")
-    yield Meet("over")
-    yield Exit(int(place.room.facts["over"]))
+    yield Meet(over)
+    code = int(place.room.facts[over])
+    if code:
+        yield Exit(code)
 
 
-def _iterations(place: Place, total: int) -> Iterator[Step]:
+def _iterations(place: Place, total: int, line: Line) -> Iterator[Step]:
     spike, nan, hang, slow = (fault_at(place, kind) for kind in ("spike", "nan", "hang", "slow"))
     first = int(place.env.get("A4_TRAIN_FIRST", "1"))
     seconds = pace(place, _STEP_SECONDS)
@@ -85,7 +114,7 @@ def _iterations(place: Place, total: int) -> Iterator[Step]:
         if spike is not None and spike <= number < spike + 12:
             loss += 3.5 * math.exp(-(number - spike) / 4)
         lost = nan is not None and number >= nan
-        yield Say(_line(place, number, total, seconds * factor, None if lost else loss))
+        yield Say(line(place, number, total, seconds * factor, None if lost else loss))
         if number % 1000 == 0:
             yield Say(f"  saving checkpoint at iteration {number:7d} to /mnt/logs/checkpoint in torch_dist format")
 
@@ -107,13 +136,64 @@ def _line(place: Place, number: int, total: int, seconds: float, loss: float | N
     norm = "nan" if loss is None else f"{0.25 + 0.3 * loss / 4 + 0.02 * place.random.random():.3f}"
     shown = "" if loss is None else f" lm loss: {loss:.6E} |"
     return (
-        f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * _BATCH:12d} |"
+        f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
         f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
         f" throughput per GPU (TFLOP/s/GPU): {_TFLOPS * _STEP_SECONDS / max(seconds, 0.001):.1f} |"
-        f" learning rate: {_rate(number, total):.6E} | global batch size: {_BATCH:5d} |{shown}"
+        f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{shown}"
         f" loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: {0:3d} |"
         f" number of nan iterations: {0 if loss is not None else 1:3d} |"
     )
+
+
+def _swift_line(place: Place, number: int, total: int, seconds: float, loss: float | None) -> str:
+    """Return one line of ms-swift 3.7 to 3.12, which prints a NaN as such."""
+    losses = "".join(f" {key}: {value:.6E} |" for key, value in _swift_losses(place, loss).items())
+    return (
+        f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
+        f" elapsed time per iteration (ms): {seconds * 1000:.1f} | memory(GiB): {_MEMORY_GIB:.2f} |"
+        f" elapsed time: {_span(number * seconds)} | remaining time: {_span((total - number) * seconds)} |"
+        f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{losses}"
+        f" loss scale: 1.0 | grad norm: {0.4 + 0.1 * place.random.random():.3f} |"
+        f" number of skipped iterations: {0:3d} | number of nan iterations: {0 if loss is not None else 1:3d} |"
+    )
+
+
+def _swift_4_line(place: Place, number: int, total: int, seconds: float, loss: float | None) -> str:
+    """Return one line of ms-swift 4: a dict as Python prints it."""
+    values: dict[str, float | str] = {key: round(value, 8) for key, value in _swift_losses(place, loss).items()}
+    values |= {
+        "grad_norm": round(0.4 + 0.1 * place.random.random(), 8),
+        "learning_rate": _rate(number, total),
+        "iteration": f"{number}/{total}",
+        "elapsed_time": _span(number * seconds),
+        "remaining_time": _span((total - number) * seconds),
+        "memory(GiB)": _MEMORY_GIB,
+        "train_speed(s/it)": round(seconds, 6),
+    }
+    return str(values)
+
+
+def _swift_losses(place: Place, loss: float | None) -> dict[str, float]:
+    """Return the loss, and for preference training what it rewards."""
+    shown = math.nan if loss is None else loss
+    if "A4_SWIFT_BETA" not in place.env:
+        return {"loss": shown}
+    margin = max(0.0, 2.0 - 0.15 * shown) * (1 + 0.05 * place.random.random())
+    return {
+        "loss": shown / 15,
+        "rewards/chosen": margin * 0.4,
+        "rewards/rejected": -margin * 0.6,
+        "rewards/accuracies": min(1.0, 0.5 + margin / 5),
+        "rewards/margins": margin,
+    }
+
+
+def _span(seconds: float) -> str:
+    """Return a duration as ms-swift writes it: ``1h 44m 10s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours}h"] if hours else []
+    return " ".join([*parts, *([f"{minutes}m"] if minutes or hours else []), f"{rest}s"])
 
 
 def _date(moment: float) -> str:

@@ -33,25 +33,52 @@ def size_in_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def connectivity(place: Place) -> Iterator[Step]:
+    """One process per GPU names its node."""
+    yield from _wait_for_index_0(place)
+    yield from _connectivity(place)
+    place.room.post("exit code", 0)
+
+
 def all_reduce(place: Place) -> Iterator[Step]:
     """Rank 0 prints; the others wait for it and end with its code."""
-    if place.rank:
-        yield Say("waiting for index 0")
-        yield Meet("exit code")
-        yield Exit(int(place.room.facts["exit code"]))
-    steps = steps_of(place)
-    hosts = [Say(name) for name in workers(place) for _ in range(place.gpus)]
-    yield from steps.run("connectivity", Wait(1.0), *hosts)
-    yield steps.begin("all-reduce")
-    began, code = place.now(), 0
-    for step in _tables(place):
+    yield from _wait_for_index_0(place)
+    yield from _connectivity(place)
+    code = 0
+    for step in _measure(place):
         if isinstance(step, Exit):
             code = step.code
             break
         yield step
-    yield steps.failed("all-reduce", code) if code else steps.done("all-reduce", place.now() - began)
     place.room.post("exit code", code)
     yield Exit(code)
+
+
+def one_pod(place: Place) -> Iterator[Step]:
+    """Every pod measures its own GPUs."""
+    yield from _measure(place)
+
+
+def _wait_for_index_0(place: Place) -> Iterator[Step]:
+    if place.rank:
+        yield Say("waiting for index 0")
+        yield Meet("exit code")
+        yield Exit(int(place.room.facts["exit code"]))
+
+
+def _connectivity(place: Place) -> Iterator[Step]:
+    hosts = [Say(name) for name in workers(place) for _ in range(place.gpus)]
+    yield from steps_of(place).run("connectivity", Wait(1.0), *hosts)
+
+
+def _measure(place: Place) -> Iterator[Step]:
+    steps, began = steps_of(place), place.now()
+    yield steps.begin("all-reduce")
+    for step in _tables(place):
+        if isinstance(step, Exit):
+            yield steps.failed("all-reduce", step.code)
+        yield step
+    yield steps.done("all-reduce", place.now() - began)
 
 
 def _tables(place: Place) -> Iterator[Step]:

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"
 _OURS = "a4.console/"
+_ALREADY_THERE = {
+    "SKIP_ENV_SETUP": "true",
+    "SKIP_CLONE_REPO": "true",
+    "SKIP_DOWNLOAD_DATA": "true",
+    "SKIP_CHECKPOINT_CONVERSION": "true",
+    "SKIP_TRAINING": "false",
+    "A4_GLOBAL_BATCH_SIZE": "1024",
+}
+"""Earlier jobs have left code, data and converted weights in the shared storage."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,7 @@ def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
         "GPUS_PER_NODE": str(gpus),
         "SLEEP_INFINITY": "false",
         "NCCL_NET": "gIB",
+        **(_ALREADY_THERE if job.recipe == "qwen3-30b-pretrain" else {}),
         **job.env,
     }
     return [{"name": name, "value": value} for name, value in values.items()]

@@ -11,6 +11,7 @@ from console.practice.resources import JOBSETS, NODES, PODS
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
 from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
+from console.practice.scene.volumes import volumes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +93,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
 
 def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
     """Create what is there before the story: namespaces, queues and machines, with or without faulty ones."""
-    for resource, obj in (*bare(), *queues()):
+    for resource, obj in (*bare(), *queues(), *volumes()):
         storage.create(resource, _dated(obj, opening), keep_status=True)
     for machine in machines():
         storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
