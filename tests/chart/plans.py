@@ -14,7 +14,7 @@ CATALOGUE = Catalogue.load()
 
 def offline() -> Launcher:
     """Renders; whatever it would ask a cluster fails."""
-    nowhere = Target("none", "none", "none", "default", Cluster(server="https://127.0.0.1:9"), User())
+    nowhere = Target("none", "none", "default", Cluster(server="https://127.0.0.1:9"), User())
     return Launcher(CATALOGUE, Helm(), Client(Login(nowhere)))
 
 

@@ -48,7 +48,7 @@ def pods(tmp_path: Path) -> Iterator[tuple[Sandbox, Sandbox]]:
         command = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", str(keys / name)]
         subprocess.run(command, check=True)
     ports = [free_port(), free_port()]
-    made = tuple(Sandbox(tmp_path / f"pod-{index}", index=index) for index in (0, 1))
+    made = (Sandbox(tmp_path / "pod-0"), Sandbox(tmp_path / "pod-1", index=1))
     for pod, port in zip(made, ports, strict=True):
         pod.environment["A4_SSH_PORT"] = str(port)
         for name in ("id_pods", "host_key"):
