@@ -132,7 +132,7 @@ class JobScreen(LiveScreen):
                 first = first_failure(jobset, fleet)
                 self._rank = first.number if first else 0
         line = self._line
-        self.header.runs = tuple(head(line, self.key, gone=jobset is None, short=self.size.width < 125))
+        self._show_header()
         self.reason.runs = tuple(told(line, gone=jobset is None))
         if line is None:
             self._show_tabs(0)
@@ -153,6 +153,16 @@ class JobScreen(LiveScreen):
         self.nccl.waiting = nccl_waits(line)
         self._keep_log(line)
         self._keep_nccl(line)
+
+    def _show_header(self) -> None:
+        gone = self.key not in self.app.fleet.jobsets
+        short = self.size.width < 125
+        self.header.runs = tuple(head(self._line, self.key, gone=gone, short=short, now=time.time()))
+
+    def tick(self) -> None:
+        """The age goes on while nothing changes."""
+        super().tick()
+        self._show_header()
 
     def _show_tabs(self, told_events: int) -> None:
         notes = {"log": f"rank {self.rank}", "events": f"{told_events}" if told_events else ""}

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from screens.wording import Cell
 
 
-def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False) -> list[Run]:
-    """State and numbers of a job in one line; `short` leaves out who and where."""
+def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0) -> list[Run]:
+    """State and numbers of a job in one line; `short` leaves out who and where. Its age is that at `now`, or in the
+    picture if that is later; a job that is gone ages no more.
+    """
     if line is None:
         return [Run("◐ ", "waits"), Run(f"{key[1]} ", "strong"), Run(f"in {key[0]}: not seen yet", "dim")]
     jobset = line.jobset
     runs = [Run("○ ", "dim"), Run("gone", "dim")] if gone else runs_of(state_cell(line))
+    at = line.fleet.at if gone else max(now, line.fleet.at)
     parts: list[tuple[str, Cell]] = [
         ("", Run(jobset.name, "strong")),
         ("", jobset.recipe or "JobSet"),
@@ -34,7 +37,7 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
         ("queue", jobset.queue or "none"),
         ("priority", jobset.priority_class),
         ("owner", jobset.owner),
-        ("age", wording.age(line.fleet.at - jobset.created) if jobset.created else ""),
+        ("age", wording.age(at - jobset.created) if jobset.created else ""),
         ("namespace", jobset.namespace),
     ]
     for label, cell in parts:

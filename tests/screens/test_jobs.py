@@ -199,6 +199,17 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await until(pilot, lambda: [call[1] for call in session.called("follow_log")] == ["sweep-workload-0-1-x7k1"])
 
 
+async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama")
+        before = {run.text for run in screen.header.runs}
+        later = time.time() + 86400 * 3
+        monkeypatch.setattr("screens.job.time.time", lambda: later)
+        screen.tick()
+        assert any(run.text.startswith("3d") for run in screen.header.runs)
+        assert not any(text.startswith("3d") for text in before)
+
+
 async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         screen = await to_job(app, pilot, "big")
