@@ -63,3 +63,15 @@ def host_mark(host: Host) -> Run:
     if node.maintenance_active or node.maintenance_at:
         return Run("⚠", "waits")
     return Run("‖", "waits") if node.cordoned else Run(" ")
+
+
+def host_caption(host: Host) -> str:
+    """What stands under a host where there is room: its job, or why it has none."""
+    names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
+    if len(names) > 1:
+        return f"{len(names)} jobs"
+    if names:
+        return names[0]
+    if host.node.faults:
+        return "faulty"
+    return "cordoned" if host.node.cordoned else ""

@@ -14,9 +14,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.models.places import PipState
-from screens.widgets.floor_lines import FloorLine, floor_lines, host_mark, short_name, widest
+from screens.widgets.floor_lines import FloorLine, floor_lines, host_caption, host_mark, short_name, widest
 from screens.widgets.ink import Inked
-from screens.widgets.line import InkOf, fit, fit_runs
+from screens.widgets.line import InkOf, changed_columns, fit, fit_runs, joined
 from screens.wording import Run
 
 if TYPE_CHECKING:
@@ -77,12 +77,14 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._rows = 1
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
+        self._painted: dict[int, Strip] = {}
 
     def show_floors(self, floors: Sequence[tuple[tuple[Run, ...], Floor]], ink_of: Callable[[str], str]) -> None:
         """Show these pools' floors under their headings; `ink_of` gives the ink of a holder's uid."""
         self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
         self._floors = tuple(floors)
         self._arrange()
+        self._repaint_changed()
 
     def move_to(self, floor: int) -> None:
         """Bring the floor of that number into view, its first host under the cursor."""
@@ -153,7 +155,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         if self.host is None:
             self._cursor = self._spots[0].host.node.name if self._spots else ""
         self.virtual_size = Size(width, self._starts[-1])
-        self.refresh()
         self.post_message(self.Moved(self.host))
 
     def _fold(self) -> list[FloorLine]:
@@ -180,6 +181,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def on_resize(self) -> None:
         """As many hosts to a line as fit."""
         self._arrange()
+        self.refresh()
 
     def on_focus(self) -> None:
         """The cursor shows only here."""
@@ -192,6 +194,18 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """One line of hosts."""
+        strip = self._painted[y] = self._line(y)
+        return strip
+
+    def _repaint_changed(self) -> None:
+        """Only what would now look different: on a large floor a picture changes a few pips."""
+        for y in range(self.size.height):
+            old, new = self._painted.get(y), self._line(y)
+            left, end = changed_columns(old, new) if old is not None else (0, self.size.width)
+            if left < end:
+                self.refresh(Region(left, y, end - left, 1))
+
+    def _line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
         if at >= self._starts[-1]:
             return Strip.blank(self.size.width, self.rich_style)
@@ -220,35 +234,21 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         segments = fit_runs([] if part else names, self._left, self._on(back))
         for host in line.hosts:
             segments += self._host(host, part)
-        return Strip(segments).adjust_cell_length(width, back)
+        return Strip(joined(segments)).adjust_cell_length(width, back)
 
     def _host(self, host: Host, part: int) -> list[Segment]:
-        here = self.has_focus and host.node.name == self._cursor
-        back = self.ground("cursor") if here else self.rich_style.background_style
+        plain = self.rich_style.background_style
+        here = self.has_focus and host.node.name == self._cursor and part != 2
         if part:
-            runs = [Run(self._caption(host) if part == 1 else "", "dim")]
-            back = self.rich_style.background_style if part == 2 else back
-            return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
-        runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
-        runs += [host_mark(host), *self._pips_of(host)]
-        return [*fit_runs(runs, self._cell - 2, self._on(back)), *self._gap]
-
-    @property
-    def _gap(self) -> list[Segment]:
-        return fit_runs([], 2, self._on(self.rich_style.background_style))
+            runs = [Run(host_caption(host) if part == 1 else "", "dim")]
+        else:
+            runs = [Run(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
+            runs += [host_mark(host), *self._pips_of(host)]
+        back = self.ground("cursor") if here else plain
+        return [*fit_runs(runs, self._cell - 2, self._on(back)), *fit_runs([], 2, self._on(plain))]
 
     def _on(self, ground: Style) -> InkOf:
         return lambda ink: ground + self.ink(ink)
-
-    def _caption(self, host: Host) -> str:
-        names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
-        if len(names) > 1:
-            return f"{len(names)} jobs"
-        if names:
-            return names[0]
-        if host.node.faults:
-            return "faulty"
-        return "cordoned" if host.node.cordoned else ""
 
     # moving
 
