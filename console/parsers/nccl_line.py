@@ -38,6 +38,12 @@ MORE_WORDS = (*WORDS, b"double", b"char", b"int8", b"int32", b"int64", b" int ",
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
+_USUAL = re.compile(
+    r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
+    + 2 * r"\s+(\d+(?:\.\d*)?)\s+(\d+(?:\.\d*)?)\s+(\d+(?:\.\d*)?)\s+(\d+|N/A)"
+    + r"\s*"
+)
+"""A row of today's tables with nothing before or behind it."""
 _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 """The largest relative error of old tables, which never looks like a count of elements."""
 
@@ -76,6 +82,9 @@ def label_of(line: str) -> tuple[str, str]:
 
 def row_of(text: str, units: Units) -> Row | Torn | None:
     """The row in that line, whole or torn; None if there is none."""
+    usual = _USUAL.fullmatch(text)
+    if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
+        return _usual(usual)
     tokens = text.split()
     start = _start(tokens)
     if start is None:
@@ -87,6 +96,16 @@ def row_of(text: str, units: Units) -> Row | Torn | None:
     if len(values) in _SHAPES and not (cut and len(values) < 6):
         return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
     return Torn(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
+
+
+def _usual(row: re.Match[str]) -> Row | None:
+    """Such a row, read at once."""
+    size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = row.groups()
+    if not _TYPE.fullmatch(kind):
+        return None
+    out_of_place = Half(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
+    in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
+    return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
 
 
 def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:

@@ -30,9 +30,9 @@ WORDS = (b"loss", b"Loss", b"%|", b"step", b"Step Time")
 """A line without any of these says nothing of training."""
 _JOINED = 60
 """Lines of which one report may consist."""
-_BAR = re.compile(r"[^|]{0,2000}\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_NAMED = re.compile(r"[A-Za-z)\]]\s*[:>]?\s*$")
-_TRAINING = re.compile(r"(?i)\btrain(?:ing)?\s*:?\s*$|\[?rank ?\d{1,6}\]?:?\s*$|\]:?\s*$")
+_BAR = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_TRAINING = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
+"""What stands before the bar of training, if anything does."""
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
 _METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
@@ -110,7 +110,7 @@ class TrainingParser:
             for each in read:
                 self._take(self._with_time(each), _reporter(text, each.at))
             return
-        if "%|" in text:
+        if "%|" in text and ("it/s" in text or "s/it" in text):
             self._see(text)
         if "oss" in text or "tep" in text:
             self._report(text)
@@ -169,9 +169,9 @@ class TrainingParser:
     def _see(self, text: str) -> None:
         """A progress bar; those of downloads and the like have a name before them."""
         start = text.find("%|")
-        if found := _BAR.match(text, start + 2):
-            name = text[max(0, start - 200) : start].rstrip("0123456789")
-            if _NAMED.search(name) and not _TRAINING.search(name):
+        if found := _BAR.match(text, text.find("|", start + 2)):
+            name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
+            if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINING.search(name):
                 return
             at, total, clock, rate, unit = found.groups()
             speed = positive(rate)

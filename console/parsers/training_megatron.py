@@ -24,7 +24,8 @@ def megatron(text: str) -> list[Found]:
     """All iteration lines in a line: two of them meet in one when processes share a terminal."""
     if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
         return []
-    read, end = [], len(text)
+    read: list[Found] = []
+    end = len(text)
     for start in reversed(list(_START.finditer(text))):
         step = _step(int(start.group(1)), int(start.group(2)), _fields(text[start.end() : end]))
         end = start.start()
