@@ -139,6 +139,10 @@ class Session(WatchedCluster):
         """Why a plan cannot be launched; empty if it can, as far as its values say."""
         return self._catalogue().problems(plan)
 
+    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; none while it has problems."""
+        return self._catalogue().notes(plan)
+
     def suggest_name(self, recipe: str) -> str:
         """A valid name that says who and what."""
         return self._catalogue().suggest_name(recipe, getuser())

@@ -42,12 +42,16 @@ def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[F
 
 def fit_notes(recipe: str, paths: Collection[str], values: Values) -> tuple[str, ...]:
     """What the values come to, one sentence each: iterations, parallel sizes, and what has no effect."""
+    notes: list[str] = []
     if "recipe.train.tp" in paths:
-        return tuple(_training_notes(values))
+        notes += _training_notes(values)
     if "recipe.swift.tp" in paths:
         gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
-        return (f"Data parallel {gpus // tp} over {gpus} GPUs.",)
-    return ()
+        notes.append(f"Data parallel {gpus // tp} over {gpus} GPUs.")
+    root = str(look(values, "recipe.workspace"))
+    if "recipe.workspace" in paths and not _is_shared(root, values):
+        notes.append(f"Workspace {root} lies in the pod alone: what is made there is lost with it.")
+    return tuple(notes)
 
 
 def iterations(values: Values) -> int:
@@ -118,16 +122,34 @@ def _claims(values: Values) -> Found:
 
 def _workspace(recipe: str, values: Values) -> Found:
     root = str(look(values, "recipe.workspace"))
-    shared = [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
     pods = _int(values, "gpus") // GPUS_PER_NODE
-    inside = any(root == folder or root.startswith(f"{folder}/") for folder in shared)
-    if inside or (pods < 2 and recipe != "qwen3-download"):
-        return
-    where = ", ".join(shared) or "nothing"
-    yield FieldProblem(
-        "recipe.workspace",
-        f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}.",
-    )
+    if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
+        where = ", ".join(_shared(values)) or "nothing"
+        yield FieldProblem(
+            "recipe.workspace",
+            f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}.",
+        )
+
+
+def _is_shared(folder: str, values: Values) -> bool:
+    return any(folder == mount or folder.startswith(f"{mount}/") for mount in _shared(values))
+
+
+def _shared(values: Values) -> list[str]:
+    """Mounts that every pod sees alike."""
+    return [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
+
+
+def _code(_: str, values: Values) -> Found:
+    folder = str(look(values, "recipe.code.folder"))
+    root = str(look(values, "recipe.workspace"))
+    inside = not folder.startswith("/") or folder.startswith(f"{root}/")
+    if not inside and not look(values, "recipe.skip.clone"):
+        yield FieldProblem(
+            "recipe.code.folder",
+            f"Code folder {folder} lies outside the workspace {root}, where index 0 would clone it for itself alone;"
+            " skip the clone when the image brings it.",
+        )
 
 
 def _training(recipe: str, values: Values) -> Found:
@@ -230,6 +252,7 @@ def _int(values: Values, path: str) -> int:
 
 _RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
     ("recipe.workspace", _workspace),
+    ("recipe.code.folder", _code),
     ("recipe.train.tp", _training),
     ("recipe.swift.version", _swift_image),
     ("recipe.swift.tp", _swift),

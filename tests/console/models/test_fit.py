@@ -9,7 +9,7 @@ from console.models.launch import LaunchPlan, Value
 from console.models.values import put
 
 CATALOGUE = Catalogue.load()
-NO_CLAIM = {"storage.nfs.claim": ""}
+NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
 CUDA_12_6 = "modelscope:ubuntu22.04-cuda12.6.3-py311-torch2.7.1-vllm0.10.0-modelscope1.28.2-swift3.7.1"
 
 
@@ -71,6 +71,12 @@ def test_qwen3_fits_where_the_documents_say(gpus: int) -> None:
             "recipe.workspace",
             "/lustre",
         ),
+        (
+            "W07",
+            {"recipe.code.folder": "/workspace/Pai"},
+            "recipe.code.folder",
+            "skip the clone when the image brings it",
+        ),
         ("W07", {"storage.pvc": {"other": "/mnt"}}, "storage.pvc", "mounted twice"),
         ("W07", {"storage.gcs": {"bucket": "/mnt:implicit-dirs"}}, "storage.gcs", "mounted twice"),
         ("W03", {"storage.nfs.server": "10.0.0.2"}, "storage.nfs.claim", "needs a name when the NFS server is given"),
@@ -111,6 +117,8 @@ def test_what_does_not_fit_is_said_at_its_field(recipe: str, changes: dict[str, 
         ("W19", {"image": CUDA_12_6, "recipe.swift.version": "3.7.1", "placement.accelerator": "nvidia-tesla-a100"}),
         ("W19", {"image": "registry.example/own:1", "recipe.swift.version": "4.3.2"}),
         ("W17", {}),
+        ("W12", {"recipe.code.folder": "/workspace/Pai", "recipe.skip.clone": True}),
+        ("W12", {"recipe.code.folder": "/mnt/code/Pai"}),
     ],
 )
 def test_what_fits_is_not_refused(recipe: str, changes: dict[str, Value]) -> None:
@@ -143,6 +151,12 @@ def test_what_the_values_come_to_is_told(recipe: str, changes: dict[str, Value],
 
 def test_what_has_no_effect_is_told() -> None:
     assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.notes(plan("W08", {}))
+
+
+def test_results_that_are_lost_with_the_pod_are_told() -> None:
+    lost = "Workspace /mnt lies in the pod alone: what is made there is lost with it."
+    assert lost in CATALOGUE.notes(plan("W14", NO_CLAIM))
+    assert lost not in CATALOGUE.notes(plan("W14", {}))
 
 
 def test_nothing_is_told_of_what_cannot_be_launched() -> None:
