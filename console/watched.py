@@ -45,11 +45,18 @@ class WatchedCluster:
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
         """Read the kubeconfig and start watching; raises BadKubeconfig. It does not wait for the server."""
-        connecting = await asyncio.to_thread(_import_connection)
+        connecting = await asyncio.to_thread(cls.prepare)
         kubeconfig = await asyncio.to_thread(connecting.read_kubeconfig, settings.kubeconfig)
         session = cls(settings, kubeconfig, FIELDS if kinds is None else kinds)
         await session._connect(settings.context, settings.namespace)
         return session
+
+    @staticmethod
+    def prepare() -> ModuleType:
+        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `open`."""
+        from console.cluster import connection
+
+        return connection
 
     @property
     def read_only(self) -> bool:
@@ -70,7 +77,7 @@ class WatchedCluster:
 
     async def _connect(self, context: str, namespace: str) -> None:
         target = self._kubeconfig.target(context)
-        connecting = await asyncio.to_thread(_import_connection)
+        connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
         self._connection = connecting.Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
@@ -196,9 +203,3 @@ class WatchedCluster:
             slow = ", ".join(kind for kind in wanted if self._store.link(kind).state is LinkState.LISTING)
             raise Unreachable(f"The API server did not list {slow} within {timeout:.0f} s.", "Try again.") from error
         return self.fleet
-
-
-def _import_connection() -> ModuleType:
-    from console.cluster import connection
-
-    return connection

@@ -39,6 +39,14 @@ def page(place: str) -> Callable[..., Screen[Any]]:
     return lambda *about: cast("Screen[Any]", getattr(import_module(module), name)(*about))
 
 
+def _session_class() -> type[Session]:
+    """Imports the session and what it will need."""
+    from console.session import Session
+
+    Session.prepare()
+    return Session
+
+
 class ConsoleApp(LiveApp):
     """The console over one cluster."""
 
@@ -80,12 +88,12 @@ class ConsoleApp(LiveApp):
         self.theme = DARK.name
 
     async def _open_session(self) -> Session:
-        """The one thread of the screens: the import below takes half a second, in which keys have to work."""
+        """Threads: the imports take half a second, in which keys have to work and a practice cluster starts."""
+        importing = asyncio.create_task(asyncio.to_thread(_session_class))
         settings = self.settings
         if self._practice is not None:
             settings = replace(settings, kubeconfig=await asyncio.to_thread(self._practice.kubeconfig))
-        session = await asyncio.to_thread(import_module, "console.session")
-        return cast("Session", await session.Session.open(settings))
+        return await (await importing).open(settings)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""
