@@ -224,7 +224,7 @@ class ApiServer:
     # how to reach it
 
     def target(self, user: User | None = None, **cluster: Any) -> Target:
-        return Target("test", "test", "anna", "default", Cluster(server=self.url, **cluster), user or User())
+        return Target("test", "anna", "default", Cluster(server=self.url, **cluster), user or User())
 
     def login(self, user: User | None = None, **cluster: Any) -> Login:
         return Login(self.target(user, **cluster))

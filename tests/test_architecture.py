@@ -32,6 +32,10 @@ def test_types() -> None:
     run("mypy", "--strict")
 
 
+def test_types_of_the_tests() -> None:
+    run("mypy", "--strict", "--explicit-package-bases", "tests")
+
+
 def test_layers() -> None:
     run("lint-imports")
 

@@ -100,8 +100,8 @@ def keys_beside(ours: Figures, theirs: Figures) -> list[bool]:
     for name, mine, other in (("Down", ours.down, theirs.down), ("PgDn", ours.page, theirs.page)):
         first = [1000 * p95([paint.first for paint in paints]) for paints in (mine, other)]
         settled = [1000 * p95([paint.settled for paint in paints]) for paints in (mine, other)]
-        kept.append(ratio(f"{name}: first byte p95 (ms)", *first, 1.0))
-        kept.append(ratio(f"{name}: settled p95 (ms)", *settled, None))
+        kept.append(ratio(f"{name}: first byte p95 (ms)", first[0], first[1], 1.0))
+        kept.append(ratio(f"{name}: settled p95 (ms)", settled[0], settled[1], None))
         kept.append(bound(f"{name}: settled p95 (ms)", settled[0], 50))
     return kept
 

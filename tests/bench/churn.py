@@ -34,11 +34,12 @@ async def change_pods(kubeconfig: Path) -> None:
     """Patch an annotation of one pod after the other until killed."""
     from kubernetes.aio import client, config
 
-    await config.load_kube_config(str(kubeconfig))
+    await config.load_kube_config(str(kubeconfig))  # type: ignore[no-untyped-call]
     async with client.ApiClient() as api:
         core = client.CoreV1Api(api)
         listed = await core.list_pod_for_all_namespaces(limit=500)
-        pods = [(pod.metadata.name, pod.metadata.namespace) for pod in listed.items]
+        found = [pod.metadata for pod in listed.items if pod.metadata is not None]
+        pods = [(str(each.name), str(each.namespace)) for each in found]
         sys.stdout.write("changing\n")
         sys.stdout.flush()
         start = time.perf_counter()

@@ -5,7 +5,7 @@ import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
@@ -30,8 +30,8 @@ async def failing(client: Client, path: str = "/version") -> ConsoleError:
     return caught.value
 
 
-async def unreachable(server: str, **cluster: str) -> ConsoleError:
-    client = Client(Login(Target("x", "c", "u", "d", Cluster(server=server, **cluster), User())))
+async def unreachable(server: str, **cluster: Any) -> ConsoleError:
+    client = Client(Login(Target("x", "u", "d", Cluster(server=server, **cluster), User())))
     try:
         return await failing(client)
     finally:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def login(user: User, clock: Any = None, **cluster: Any) -> Login:
-    found = Target("ctx", "c", "anna", "default", Cluster(server="https://127.0.0.1:1", **cluster), user)
+    found = Target("ctx", "anna", "default", Cluster(server="https://127.0.0.1:1", **cluster), user)
     return Login(found, **({"clock": clock} if clock else {}))
 
 
@@ -204,4 +204,4 @@ async def test_a_login_shows_no_secret() -> None:
     ],
 )
 def test_what_is_on_this_machine(server: str, here: bool) -> None:
-    assert Login(Target("x", "c", "u", "d", Cluster(server=server), User())).loopback is here
+    assert Login(Target("x", "u", "d", Cluster(server=server), User())).loopback is here

@@ -78,7 +78,7 @@ class Script:
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
         self.versions.append(version)
-        answer = self._watches.pop(0) if self._watches else [SILENCE]
+        answer: list[bytes | Exception] | Exception = self._watches.pop(0) if self._watches else [SILENCE]
         if isinstance(answer, Exception):
             raise answer
         yield self._lines(answer)

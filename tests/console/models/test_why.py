@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,11 +59,11 @@ def holding(name: str, pods: int, cluster_queue: str = "a4", **given_: object) -
     return workload(name, pods, NOW, cluster_queue=cluster_queue, group=group, **given_)
 
 
-def queue(nominal: int = 64, used: int = 0, name: str = "a4", **given_: object) -> ClusterQueue:
+def queue(nominal: int = 64, used: int = 0, name: str = "a4", **given_: Any) -> ClusterQueue:
     borrow, lend = given_.pop("borrow", None), given_.pop("lend", None)
     return ClusterQueue(
         name, quotas=(Quota("a4", GPU, nominal, borrow, lend),), reserved=(Usage("a4", GPU, used),),
-        **given_,  # type: ignore[arg-type]
+        **given_,
     )  # fmt: skip
 
 

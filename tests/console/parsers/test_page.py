@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,7 +29,9 @@ def test_an_empty_list(body: bytes) -> None:
 
 
 def test_one_object_of_nonsense_costs_only_itself() -> None:
-    items = [{"metadata": {"name": f"p{each}", "namespace": "n"}, "status": {"phase": "Running"}} for each in range(5)]
+    items: list[dict[str, Any]] = [
+        {"metadata": {"name": f"p{each}", "namespace": "n"}, "status": {"phase": "Running"}} for each in range(5)
+    ]
     items[3]["status"] = {"phase": {"oops": 1}}
     page = PODS.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode())
     models, odd = PODS.models(page.items)
@@ -62,6 +65,7 @@ def test_every_kind_reads_an_object_of_which_everything_is_missing(each: Kind) -
 
 def test_watch_lines() -> None:
     added = PODS.line(b'{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}}')
+    assert added.model is not None
     assert (added.type, added.key, added.version, added.model.name) == ("ADDED", ("n", "a"), "5", "a")
     deleted = PODS.line(b'{"type":"DELETED","object":{"metadata":{"name":"a","namespace":"n","resourceVersion":"6"}}}')
     assert (deleted.key, deleted.version, deleted.model) == (("n", "a"), "6", None)

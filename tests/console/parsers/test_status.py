@@ -43,8 +43,11 @@ def test_a_refused_list_says_what_to_ask_for() -> None:
 
 
 def test_busy_servers_say_when_to_come_back() -> None:
-    assert refusal(429, status(429, "slow down", details={"retryAfterSeconds": 3}), doing="x").retry_after == 3.0
-    assert refusal(429, b"slow down", doing="x", retry_after=7).retry_after == 7.0
+    told = refusal(429, status(429, "slow down", details={"retryAfterSeconds": 3}), doing="x")
+    header = refusal(429, b"slow down", doing="x", retry_after=7)
+    assert isinstance(told, Refused)
+    assert isinstance(header, Refused)
+    assert (told.retry_after, header.retry_after) == (3.0, 7.0)
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def fleet() -> Fleet:
     """Two A4 hosts, one taken; a queue of 16 GPUs with one job running and one waiting for 16."""
-    pod = {"containers": (Container("workload", "running"),), "phase": "Running", "gpus": 8}
     group = ReplicatedJob("workload", pods_per_job=1, gpus_per_pod=8, ready=1)
     wide = ReplicatedJob("workload", pods_per_job=2, gpus_per_pod=8)
     reserved = (Condition("QuotaReserved", "True"), Condition("Admitted", "True"))
@@ -37,7 +36,7 @@ def fleet() -> Fleet:
         Node("n1", pool="a4", gpus=8, gpu_capacity=8, ready=True, block="b", subblock="s"),
         Node("n2", pool="a4", gpus=8, gpu_capacity=8, ready=True, block="b", subblock="s"),
         Pod("default", "one-0", node="n1", jobset="one", jobset_uid="u1", replicated_job="workload", job_index=0,
-            completion_index=0, **pod),
+            completion_index=0, containers=(Container("workload", "running"),), phase="Running", gpus=8),
         Pod("team-b", "other", phase="Pending"),
         JobSet("default", "one", uid="u1", queue="a4", groups=(group,)),
         JobSet("default", "two", uid="u2", queue="a4", suspended=True, groups=(wide,)),
