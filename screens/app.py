@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -16,21 +16,13 @@ from screens.palette import ActiveBindings
 from screens.widgets.ink import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from textual.screen import Screen
 
+    from console.practice.child import PracticeProcess
     from console.session import Session
     from console.settings import Settings
 
 Connect = Callable[[], Awaitable["Session"]]
-
-
-class Practice(Protocol):
-    """A practice cluster that is starting or has started."""
-
-    def kubeconfig(self) -> Path:
-        """Its kubeconfig; blocks until the cluster serves."""
 
 
 def page(place: str) -> Callable[..., Screen[Any]]:
@@ -79,7 +71,9 @@ class ConsoleApp(LiveApp):
         Binding("q", "quit", "Quit", show=False, id="app.quit"),
     ]  # fmt: skip
 
-    def __init__(self, settings: Settings, practice: Practice | None = None, *, connect: Connect | None = None) -> None:
+    def __init__(
+        self, settings: Settings, practice: PracticeProcess | None = None, *, connect: Connect | None = None
+    ) -> None:
         super().__init__(settings, connect or self._open_session)
         self._practice = practice
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
