@@ -13,12 +13,11 @@ from console.models.training import Bar, Step, TrainingRun
 from console.parsers import training_dicts as dicts
 from console.parsers.blocks import Blocks, spans_with
 from console.parsers.nccl_line import ANSI
+from console.parsers.training_known import Epochs, known, reporter
 from console.parsers.training_learned import Learned
-from console.parsers.training_lines import deepspeed, maxtext, titan, verl, verl_start
+from console.parsers.training_lines import verl, verl_start
 from console.parsers.training_megatron import megatron, step_time
-from console.parsers.training_nemo import nemo
 from console.parsers.training_run import Growing, merged
-from console.parsers.training_small import small
 from console.parsers.training_values import Found, count, finite_total, positive, seconds
 
 if TYPE_CHECKING:
@@ -36,10 +35,9 @@ _TRAINING = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
 _METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
-_REPORTER = re.compile(
-    r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
-)
 _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
+_BY_EPOCH = frozenset({"minibatches", "key-value"})
+"""Formats that may count steps from the beginning of each epoch."""
 _BESIDE = frozenset({"deepspeed", "key-value"})
 """Formats whose lines stand beside those of another program that reports the same steps."""
 
@@ -56,6 +54,7 @@ class TrainingParser:
         self._bar: Bar | None = None
         self._planned: int | None = None
         self._skipped = 0.0
+        self._epochs = Epochs()
         self._timed: Step | None = None
         self._parts: list[str] = []
         """Lines of a dictionary that is not closed yet."""
@@ -108,7 +107,7 @@ class TrainingParser:
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):
             for each in read:
-                self._take(self._with_time(each), _reporter(text, each.at))
+                self._take(self._with_time(each), reporter(text, each.at))
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
             self._see(text)
@@ -124,11 +123,11 @@ class TrainingParser:
             self._metrics = (step, [text])
         else:
             for found in self._read(text):
-                self._take(found, _reporter(text, found.at))
+                self._take(found, reporter(text, found.at))
 
     def _read(self, text: str) -> Iterator[Found]:
         """What a line says by itself."""
-        if found := _one(text):
+        if found := known(text):
             yield found
         elif (timed := step_time(text) if "Step Time" in text else None) is not None:
             self._time(timed)
@@ -162,7 +161,7 @@ class TrainingParser:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
-            self._take(found, _reporter(text, start))
+            self._take(found, reporter(text, start))
 
     # beside the steps
 
@@ -215,6 +214,8 @@ class TrainingParser:
         if found.format == "deepspeed":
             found.step = self._deepspeed(found.step)
             label = f"deepspeed {label}"
+        elif found.format in _BY_EPOCH:
+            found.step = self._epochs.through(found.step, label)
         run = self._run_for(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in _BESIDE:
             run.format = found.format
@@ -268,29 +269,6 @@ def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
     parser.feed(data)
     parser.close()
     return parser.runs
-
-
-def _one(text: str) -> Found | None:
-    """A line of a program whose lines are known; what is cheap to rule out comes first."""
-    if "epoch" in text or "Epoch" in text or "DLLL" in text:
-        found = nemo(text)
-        if found:
-            return found
-    if "completed step" in text:
-        return maxtext(text)
-    if "step=" in text and (found := deepspeed(text)):
-        return found
-    if "step:" in text and (found := titan(text)):
-        return found
-    return small(text)
-
-
-def _reporter(text: str, at: int) -> str:
-    """Who printed the line, as far as labels tell."""
-    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
-        return ""  # a date, or nothing
-    found = _REPORTER.search(text, 0, at or 300)
-    return next((each for each in found.groups() if each), "") if found else ""
 
 
 def _close(one: Step, other: Step) -> bool:

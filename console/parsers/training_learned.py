@@ -17,9 +17,11 @@ _PAIR = re.compile(
 )
 _TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b")
 _LABELS = re.compile(
-    r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8}[: ]+)?"
+    r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
+    r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
 )
-_STEPS = ("step", "global_step", "iteration", "iter", "train_step", "update", "batch", "it", "steps")
+"""What loggers put in front of a line: dates, brackets, levels, names."""
+_STEPS = ("step", "global_step", "iteration", "iter", "train_step", "update", "num_updates", "batch", "it", "steps")
 _LOSSES = ("loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "avg_loss", "total_loss")
 _NORMS = ("grad_norm", "gnorm", "norm", "gradient_norm", "grad")
 _RATES = ("lr", "learning_rate")
@@ -31,6 +33,7 @@ _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|
 LONGEST = 2048
 """Characters of a line that are looked at."""
 _ANY = r"[-+]?(?:[\d.,]{1,40}(?:[eE][-+]?\d{1,4})?|[nN][aA][nN]|[iI][nN][fF])"
+_BARE_TIME = re.compile(rf"[|,] ?({NUMBER}) ms\b(?!/)")
 _MOST = 64
 """Kinds of lines remembered that came once."""
 
@@ -169,7 +172,7 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
         loss=value,
         grad_norm=grad_norm,
         lr=first(_RATES),
-        step_time_s=_time(pairs),
+        step_time_s=_time(pairs, text),
         tflops_per_gpu=first(_FLOPS) or None,
         tokens_per_s=positive(tokens.group(1)) if tokens else first(_SPEEDS) or None,
         nan=broken(value, grad_norm),
@@ -180,10 +183,11 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
     return Found("key-value", read, 0)
 
 
-def _time(pairs: dict[str, tuple[str, str, str]]) -> float | None:
+def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
     for names, always in ((_TIMES, False), (_TIMES_MS, True)):
         for name in names:
             if name in pairs:
                 value, _, unit = pairs[name]
                 return thousandth(positive(value)) if always or unit == "ms" else positive(value)
-    return None
+    bare = _BARE_TIME.search(text) if " ms" in text else None
+    return thousandth(positive(bare.group(1))) if bare else None

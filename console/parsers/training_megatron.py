@@ -43,7 +43,7 @@ def _fields(text: str) -> dict[str, float]:
         try:
             fields[name.strip()] = float(value)
         except ValueError:
-            read = number(value)
+            read = number(value.partition("/")[0])  # AMD's fork prints `now/average`
             if read is not None:
                 fields[name.strip()] = read
     return fields
@@ -64,6 +64,7 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
         lr=take("learning rate", None),
         step_time_s=thousandth(take("elapsed time per iteration (ms)", None)),
         tflops_per_gpu=tflops if tflops and tflops > 0 else None,
+        tokens_per_s=take("tokens per GPU (tokens/s/GPU)", None),
         skipped=int(skipped) if skipped is not None and 0 <= skipped < 1e12 else None,
         nan=failed != 0 or broken(loss, grad_norm) or (loss is None and not skipped),
         extra=fields,

@@ -95,4 +95,4 @@ def _found(fields: dict[str, float], step: int | None, total: int | None, at: in
         nan=broken(loss, grad_norm),
         extra=extra,
     )
-    return Found("nemo", read, at)
+    return Found("nemo" if name in {None, "reduced_train_loss"} else "lightning", read, at)

@@ -22,7 +22,10 @@ _ROW = re.compile(
 _PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
 _PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): ({NUMBER}[KMGTB]?)")
 _BATCH = re.compile(rf"\bBatch (\d{{1,12}}) Loss: ({NUMBER}), Speed: ({NUMBER}) samples/sec(?:, lr: ({NUMBER}))?")
-_MINIBATCH = re.compile(rf"^\s*\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
+_SAMPLES = re.compile(rf"Epoch: (\d{{1,9}}) \[(\d{{1,12}})/(\d{{1,15}}) \(\d{{1,3}}%\)\]\s+Loss: ({NUMBER})")
+_BATCHES = re.compile(rf"Epoch: \[(\d{{1,9}})\]\[\s*(\d{{1,12}})/(\d{{1,15}})\].{{0,200}}?\bLoss ({NUMBER})")
+_RECIPE = re.compile(rf"(?:^|\s)\d{{1,9}}\|(\d{{1,12}})\|Loss: ({NUMBER})(?=:|\s)")
+_MINIBATCH = re.compile(rf"(?:^|\s)\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
 
 
 def _nano(text: str) -> Found | None:
@@ -115,6 +118,21 @@ def _found(
     return Found(name, step, match.start())
 
 
+def _sample(text: str) -> Found | None:
+    found = _SAMPLES.search(text) or _BATCHES.search(text)
+    if found is None:
+        return None
+    epoch, at, total, loss = found.groups()
+    first = 1 if found.re is _SAMPLES else 0
+    step = max(0, int(epoch) - first) * int(total) + int(at)
+    return _found("pytorch-example", found, step, number(loss), {"epoch": float(epoch)})
+
+
+def _recipe(text: str) -> Found | None:
+    found = _RECIPE.search(text)
+    return _found("torchtune", found, int(found.group(1)), number(found.group(2)), {}) if found else None
+
+
 _READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
     ("iter ", _nano),
     ("train_loss:", _modded),
@@ -122,6 +140,8 @@ _READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
     ("| Loss: ", _picotron),
     ("samples/sec", _batch),
     ("] loss: ", _minibatch),
+    ("|Loss: ", _recipe),
+    ("Epoch: ", _sample),
 )
 """What has to stand in a line for each."""
 

@@ -100,6 +100,15 @@ def test_swift_with_its_own_fields() -> None:
     assert (found.format, found.steps[0].loss, found.steps[0].nan) == ("ms-swift", -0.35, False)
 
 
+def test_figures_beside_their_averages() -> None:
+    found = step(
+        " iteration 5/ 50 | consumed samples: 640 | elapsed time per iteration (ms): 4000.5/4100.2 |"
+        " throughput per GPU (TFLOP/s/GPU): 550.1/540.2 | tokens per GPU (tokens/s/GPU): 8000.1/7900.2 |"
+        " lm loss: 1.1E+01 |\n"
+    )
+    assert (found.step_time_s, found.tflops_per_gpu, found.tokens_per_s) == (4.0005, 550.1, 8000.1)
+
+
 def test_bridge_on_the_first_rank_only() -> None:
     run = one("Step Time : 14.18s GPU utilization: 1265.0MODEL_TFLOP/s/GPU\n" * 2)
     assert run.format == "megatron-bridge"
@@ -204,12 +213,26 @@ def test_the_fsdp_sample() -> None:
             "step    5/19560 | loss 2.33 | norm 15.3 | lr 1.2e-06 | dt: 1033.8 ms | 507115 tok/s",
             (5, 19560, 2.33, 1.0338),
         ),
+        ("12/20/2026 10:00:00 - INFO - __main__ - step: 5, loss: 2.33", (5, None, 2.33, None)),
+        ("INFO:train:Step 5: loss=2.33, lr=0.001", (5, None, 2.33, None)),
+        ("step 5/9 | loss 2.33 (+nanz)| norm 1.5 (+nanz)| lr 1e-06 | 1033.8 ms | 51.0% MFU", (5, 9, 2.33, 1.0338)),
+        ("Epoch: [0][   5/5005]\tTime  0.5 ( 1.2)\tLoss 2.33e+00 (7.0e+00)", (5, None, 2.33, None)),
+        ("1|5|Loss: 2.33:   0%|          | 5/26000 [00:30<20:00:00,  2.77s/it]", (5, None, 2.33, None)),
         ("Step 1,205 Loss: nan", (1205, None, math.nan, None)),
     ],
 )
 def test_unknown_programs(line: str, expected: tuple[int, int | None, float, float | None]) -> None:
     found = step(line + "\n")
     assert repr((found.step, found.total, found.loss, found.step_time_s)) == repr(expected)
+
+
+def test_steps_that_begin_anew_in_each_epoch_go_on() -> None:
+    assert numbers("[1,  2000] loss: 2.2\n[1,  4000] loss: 2.1\n[2,  2000] loss: 1.9\n") == [2000, 4000, 6000]
+    assert numbers("[pod/a/b] [2,  2400] loss: 2.2\n") == [2400]
+    text = "Epoch {0} | Iter {1} | Loss 2.5\n"
+    assert numbers(text.format(0, 10) + text.format(0, 20) + text.format(1, 10)) == [10, 20, 30]
+    text = "Train Epoch: {0} [{1}/60000 (1%)]\tLoss: 2.123456\n"
+    assert numbers(text.format(1, 640) + text.format(2, 640)) == [640, 60640]
 
 
 def test_an_unknown_line_is_learned_when_it_comes_again() -> None:

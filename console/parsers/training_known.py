@@ -1,0 +1,60 @@
+"""Lines that say all of a step by themselves: whose they are, who printed them, and steps counted through epochs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from console.parsers.training_lines import deepspeed, maxtext, titan
+from console.parsers.training_nemo import nemo
+from console.parsers.training_small import small
+
+if TYPE_CHECKING:
+    from console.models.training import Step
+    from console.parsers.training_values import Found
+
+_REPORTER = re.compile(
+    r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
+)
+
+
+def known(text: str) -> Found | None:
+    """A line of a program whose lines are known; what is cheap to rule out comes first."""
+    if "epoch" in text or "Epoch" in text or "DLLL" in text:
+        found = nemo(text)
+        if found:
+            return found
+    if "completed step" in text:
+        return maxtext(text)
+    if "step=" in text and (found := deepspeed(text)):
+        return found
+    if "step:" in text and (found := titan(text)):
+        return found
+    return small(text)
+
+
+def reporter(text: str, at: int) -> str:
+    """Who printed the line, as far as labels tell."""
+    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+        return ""  # a date, or nothing
+    found = _REPORTER.search(text, 0, at or 300)
+    return next((each for each in found.groups() if each), "") if found else ""
+
+
+class Epochs:
+    """Makes one row of steps that are counted anew in each epoch."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, int, int]] = {}
+        """Of each reporter: epoch, step in it, and steps before it."""
+
+    def through(self, step: Step, reporter: str) -> Step:
+        """The step as counted from the first epoch that was seen."""
+        epoch, number = step.extra.get("epoch"), step.step
+        if epoch is None or number is None:
+            return step
+        before, last, base = self._last.get(reporter, (epoch, 0, 0))
+        if epoch > before and number <= last:
+            base += last
+        self._last[reporter] = (epoch, number, base if epoch >= before else 0)
+        return step._replace(step=number + base) if base and epoch >= before else step
