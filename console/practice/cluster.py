@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from console.practice.admission.chain import AdmissionChain
+from console.practice.api.server import ApiServer
 from console.practice.clock import Clock
 from console.practice.controllers.base import ControlPlane
 from console.practice.controllers.gc import GarbageCollector, Namespaces
@@ -24,11 +25,10 @@ from console.practice.controllers.kueue.workloads import Workloads
 from console.practice.controllers.nodes import Nodes
 from console.practice.controllers.scheduler import Scheduler
 from console.practice.controllers.volumes import Volumes
-from console.practice.pods import PodRuntime
-from console.practice.resources import JOBS, JOBSETS
+from console.practice.node.pods import PodRuntime
+from console.practice.objects.resources import JOBS, JOBSETS
+from console.practice.objects.storage import Storage
 from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
-from console.practice.server import ApiServer
-from console.practice.storage import Storage
 
 if TYPE_CHECKING:
     from types import TracebackType

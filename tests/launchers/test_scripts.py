@@ -17,6 +17,8 @@ from tests.chart.plans import CATALOGUE, offline
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.launchers.conftest import Launch
+
 SCRIPTS = sorted(assets.launchers().glob("*.sh"))
 PROGRAMS = sorted(assets.launchers().glob("*.py"))
 SHELLS_OWN = {
@@ -100,3 +102,19 @@ async def environment(recipe: str) -> set[str]:
     jobset = next(yaml.safe_load(manifest.text) for manifest in manifests if manifest.kind == "JobSet")
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     return {entry["name"] for entry in job["template"]["spec"]["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize("recipe", [recipe.id for recipe in CATALOGUE.recipes()])
+def test_a_pod_of_every_recipe_runs_to_its_end(launch: Launch, recipe: str) -> None:
+    """From the preparation to the recipe's last step, every step numbered and ended."""
+    pod = launch(recipe, keepAlive=False)
+    (pod.root / "own").mkdir()
+    (pod.root / "own/own-script-main").write_text("hostname\n")
+    pod.environment["A4_OWN_FOLDER"] = str(pod.root / "own")
+    code, lines = pod.run("run.sh")
+    assert code == 0, lines
+    assert lines[-1] == f"{recipe} ended with exit code 0"
+    begun = [line for line in lines if re.fullmatch(r"step \d+ [-\w]+: (run|skip: .+)", line)]
+    assert [line.split()[1] for line in begun] == [str(number) for number in range(1, len(begun) + 1)]
+    ended = [line for line in lines if re.fullmatch(r"step \d+ [-\w]+: done in 0 s", line)]
+    assert len(ended) == len([line for line in begun if line.endswith(": run")])

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yaml
 
-from console.practice import resources as kinds
-from console.practice.refusal import bad_request
-from console.practice.server import ApiServer
-from console.practice.storage import Storage
+from console.practice.api.server import ApiServer
+from console.practice.objects import resources as kinds
+from console.practice.objects.refusal import bad_request
+from console.practice.objects.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from console.practice.authn import Account
+    from console.practice.api.authn import Account
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.practice import resources as kinds
-from console.practice.authn import reader
-from console.practice.faults import Fault
+from console.practice.api.authn import reader
+from console.practice.api.faults import Fault
+from console.practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, PODS, QUEUES, Api, config_map, serving
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from console.practice.refusal import ApiError
-from console.practice.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
-from console.practice.selectors import fields_match, labels_match
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
+from console.practice.objects.selectors import fields_match, labels_match
 
 RED = {"metadata": {"labels": {"team": "red", "rank": "3"}}}
 BARE: dict[str, Any] = {"metadata": {}}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice import resources as kinds
-from console.practice.refusal import ApiError
-from console.practice.storage import Event, Storage
+from console.practice.objects import resources as kinds
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.storage import Event, Storage
 
 
 def storage() -> Storage:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.practice.controllers.objects import annotations_of, condition, labels_of
-from console.practice.refusal import ApiError
-from console.practice.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
 from tests.practice.world import World, jobset, phases, why
 
 PREFIX = "jobset.sigs.k8s.io/"

@@ -6,8 +6,16 @@ import pytest
 
 from console.practice.controllers.job_pods import format_indexes, parse_indexes
 from console.practice.controllers.objects import condition
-from console.practice.refusal import ApiError
-from console.practice.resources import CONFIGMAPS, JOBS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, SECRETS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import (
+    CONFIGMAPS,
+    JOBS,
+    NODES,
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    PODS,
+    SECRETS,
+)
 from tests.practice.world import Object, World, container, phases, why
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from console.practice.controllers.kueue.assignment import domains_of, encode
 from console.practice.controllers.objects import labels_of
-from console.practice.resources import NODES
+from console.practice.objects.resources import NODES
 from tests.practice.world import BLOCK, SUBBLOCK, World
 
 

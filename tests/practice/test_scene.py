@@ -10,7 +10,7 @@ import pytest
 from console.practice.clock import seconds_of
 from console.practice.controllers.objects import condition, is_true, labels_of
 from console.practice.controllers.quantity import pod_requests
-from console.practice.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
+from console.practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
 from console.practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from tests.practice.world import GPU, World
 

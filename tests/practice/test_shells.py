@@ -12,8 +12,8 @@ import paramiko
 import pytest
 
 from console.practice.cluster import PracticeCluster
-from console.practice.refusal import ApiError
-from console.practice.resources import PODS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import PODS
 from tests.practice.world import container
 
 if TYPE_CHECKING:

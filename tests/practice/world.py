@@ -6,7 +6,7 @@ from typing import Any
 
 from console.practice.cluster import PracticeCluster
 from console.practice.controllers.objects import condition, labels_of
-from console.practice.resources import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Resource
+from console.practice.objects.resources import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Resource
 
 Object = dict[str, Any]
 BLOCK, SUBBLOCK = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock"))

@@ -8,8 +8,8 @@ from console.practice.admission import jobs, jobset, kueue, pods
 from console.practice.controllers.jobset_children import PREFIX
 from console.practice.controllers.kueue.words import IN_USE
 from console.practice.controllers.objects import annotations_of
-from console.practice.refusal import ApiError, invalid
-from console.practice.resources import (
+from console.practice.objects.refusal import ApiError, invalid
+from console.practice.objects.resources import (
     CLUSTERQUEUES,
     JOBS,
     JOBSETS,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.practice.clock import Clock
-    from console.practice.refusal import Cause, Object
-    from console.practice.resources import Resource
-    from console.practice.storage import Operation, Storage
+    from console.practice.objects.refusal import Cause, Object
+    from console.practice.objects.resources import Resource
+    from console.practice.objects.storage import Operation, Storage
 
 
 _WITH_SPEC = (CLUSTERQUEUES, JOBS, JOBSETS, LOCALQUEUES, NODES, WORKLOADS)

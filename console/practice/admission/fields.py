@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from console.practice.refusal import Cause
+from console.practice.objects.refusal import Cause
 
 IMMUTABLE = "field is immutable"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

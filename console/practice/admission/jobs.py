@@ -8,7 +8,7 @@ from console.practice.admission.fields import IMMUTABLE, invalid, required, unsu
 from console.practice.admission.pods import default_spec, pod_faults
 
 if TYPE_CHECKING:
-    from console.practice.refusal import Cause, Object
+    from console.practice.objects.refusal import Cause, Object
 
 _UID, _NAME = "controller-uid", "job-name"
 

@@ -10,7 +10,7 @@ from console.practice.admission.pods import quantities_as_text
 from console.practice.controllers.jobset_children import coordinator
 
 if TYPE_CHECKING:
-    from console.practice.refusal import Cause, Object
+    from console.practice.objects.refusal import Cause, Object
 
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")

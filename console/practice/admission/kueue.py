@@ -8,12 +8,12 @@ from console.practice.admission.fields import IMMUTABLE, invalid, qualified_name
 from console.practice.controllers.kueue import words
 from console.practice.controllers.kueue.podsets import queue_name, templates
 from console.practice.controllers.objects import controller_of, labels_of
-from console.practice.refusal import ApiError, Cause
-from console.practice.resources import JOBSETS, LOCALQUEUES
+from console.practice.objects.refusal import ApiError, Cause
+from console.practice.objects.resources import JOBSETS, LOCALQUEUES
 
 if TYPE_CHECKING:
-    from console.practice.refusal import Object
-    from console.practice.storage import Storage
+    from console.practice.objects.refusal import Object
+    from console.practice.objects.storage import Storage
 
 _DEFAULT_QUEUE = "default"
 

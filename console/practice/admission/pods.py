@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from console.practice.admission.fields import invalid, qualified_name_faults, required, unsupported
 from console.practice.clock import stamp
-from console.practice.refusal import Object, forbidden
-from console.practice.resources import PODS, PRIORITYCLASSES
+from console.practice.objects.refusal import Object, forbidden
+from console.practice.objects.resources import PODS, PRIORITYCLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.practice.clock import Clock
-    from console.practice.refusal import Cause
-    from console.practice.storage import Storage
+    from console.practice.objects.refusal import Cause
+    from console.practice.objects.storage import Storage
 
 _WAIT_SECONDS = 300
 _EXTENDED = "nvidia.com/gpu"

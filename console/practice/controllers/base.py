@@ -7,15 +7,15 @@ import random
 from typing import TYPE_CHECKING
 
 from console.practice.controllers.recorder import Recorder
-from console.practice.refusal import ApiError
+from console.practice.objects.refusal import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.clock import Clock
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
-    from console.practice.storage import Event, Storage
+    from console.practice.objects.resources import Resource
+    from console.practice.objects.storage import Event, Storage
 
 _RETRY_SECONDS = 0.5
 _TURN_LIMIT = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.practice.clock import stamp
-from console.practice.logs import Log
+from console.practice.node.logs import Log
 from console.practice.programs.script import Exit, Meet, Say, Wait
 
 if TYPE_CHECKING:

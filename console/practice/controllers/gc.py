@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import deleting, drop_finalizer, key_of
-from console.practice.refusal import ApiError
-from console.practice.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 

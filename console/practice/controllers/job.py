@@ -31,14 +31,14 @@ from console.practice.controllers.objects import (
     key_of,
     owner_key,
 )
-from console.practice.refusal import ApiError
-from console.practice.resources import JOBS, PODS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import JOBS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 
 class Jobs(Controller):

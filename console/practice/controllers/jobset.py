@@ -17,13 +17,13 @@ from console.practice.controllers.jobset_children import (
 )
 from console.practice.controllers.jobset_status import ChildJobs, StatusDraft
 from console.practice.controllers.objects import condition, controlled, deleting, is_true, key_of, labels_of, owner_key
-from console.practice.resources import JOBS, JOBSETS, SERVICES
+from console.practice.objects.resources import JOBS, JOBSETS, SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 
 class JobSets(Controller):

@@ -10,10 +10,10 @@ from console.practice.clock import seconds_of
 from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import annotations_of, deleting, key_of, labels_of
 from console.practice.controllers.pod_run import PodRun
+from console.practice.objects.refusal import ApiError, bad_request
+from console.practice.objects.resources import NODES, PODS
 from console.practice.programs.catalogue import choose
 from console.practice.programs.script import Room
-from console.practice.refusal import ApiError, bad_request
-from console.practice.resources import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.container_run import ContainerRun
     from console.practice.controllers.objects import Key, Object
-    from console.practice.logs import Log
+    from console.practice.node.logs import Log
+    from console.practice.objects.resources import Resource
     from console.practice.programs.script import Program
-    from console.practice.resources import Resource
 
 _FIRST_PULL_SECONDS = 5.0
 DRIVE = "a4-lab/"

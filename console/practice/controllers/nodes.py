@@ -8,13 +8,13 @@ from console.practice.clock import stamp
 from console.practice.controllers.base import Controller
 from console.practice.controllers.matching import tolerates
 from console.practice.controllers.objects import condition, deleting, key_of
-from console.practice.resources import NODES, PODS
+from console.practice.objects.resources import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 _HEARTBEAT_SECONDS = 300.0
 _CORDON = "node.kubernetes.io/unschedulable"

@@ -9,7 +9,7 @@ from console.practice.clock import stamp
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 Object = dict[str, Any]
 Key = tuple[str, str]

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.practice.clock import micro_stamp, stamp
-from console.practice.refusal import ApiError
-from console.practice.resources import EVENTS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import EVENTS
 
 if TYPE_CHECKING:
     from console.practice.clock import Clock
     from console.practice.controllers.objects import Object
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 _KEPT_SECONDS = 3600.0
 """An API server forgets events after an hour."""

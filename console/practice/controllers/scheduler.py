@@ -10,13 +10,13 @@ from console.practice.controllers.base import Controller
 from console.practice.controllers.matching import selector_holds, selects, untolerated
 from console.practice.controllers.objects import condition, deleting, key_of, labels_of
 from console.practice.controllers.quantity import Amounts, add, amounts, pod_requests
-from console.practice.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
+from console.practice.objects.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 _UNRESOLVABLE = (
     "node(s) were unschedulable",

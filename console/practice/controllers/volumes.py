@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import deleting, key_of
-from console.practice.refusal import ApiError
-from console.practice.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 _MAKING_SECONDS = 4.0
 _SOURCE = "persistentvolume-controller"

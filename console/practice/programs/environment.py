@@ -6,10 +6,10 @@ import base64
 import re
 from typing import TYPE_CHECKING, Any
 
-from console.practice.resources import CONFIGMAPS, SECRETS
+from console.practice.objects.resources import CONFIGMAPS, SECRETS
 
 if TYPE_CHECKING:
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 Object = dict[str, Any]
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.practice.refusal import Object
+    from console.practice.objects.refusal import Object
 
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"

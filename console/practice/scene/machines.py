@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import stamp
 
 if TYPE_CHECKING:
-    from console.practice.refusal import Object
+    from console.practice.objects.refusal import Object
 
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
 _GKE = "cloud.google.com/"

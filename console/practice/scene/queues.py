@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.resources import (
+from console.practice.objects.resources import (
     CLUSTERQUEUES,
     LOCALQUEUES,
     NAMESPACES,
@@ -19,8 +19,8 @@ from console.practice.resources import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.practice.refusal import Object
-    from console.practice.resources import Resource
+    from console.practice.objects.refusal import Object
+    from console.practice.objects.resources import Resource
 
 BLOCK, SUBBLOCK, HOST = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock", "host"))
 GPU = "nvidia.com/gpu"

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.practice.clock import stamp
-from console.practice.refusal import ApiError
-from console.practice.resources import JOBSETS, NODES, PODS
+from console.practice.objects.refusal import ApiError
+from console.practice.objects.resources import JOBSETS, NODES, PODS
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
 from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.practice.clock import Clock
-    from console.practice.refusal import Object
-    from console.practice.storage import Storage
+    from console.practice.objects.refusal import Object
+    from console.practice.objects.storage import Storage
 
 HISTORY_SECONDS = 8 * 3600.0
 """How far back the story begins."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
+from console.practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.practice.refusal import Object
-    from console.practice.resources import Resource
+    from console.practice.objects.refusal import Object
+    from console.practice.objects.resources import Resource
 
 _NFS: Object = {"nfs": {"server": "10.128.15.200", "path": "/share"}}
 _LUSTRE: Object = {

@@ -19,7 +19,7 @@ from console.practice.controllers.kueue.words import JOB_UID
 from console.practice.controllers.matching import selector_holds
 from console.practice.controllers.objects import is_true, key_of, labels_of
 from console.practice.controllers.quantity import words
-from console.practice.resources import (
+from console.practice.objects.resources import (
     CLUSTERQUEUES,
     COHORTS,
     LOCALQUEUES,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.kueue.info import WorkloadInfo
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
-    from console.practice.storage import Event
+    from console.practice.objects.resources import Resource
+    from console.practice.objects.storage import Event
 
 _ANY: Key = ("", "cycle")
 _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMESPACES)

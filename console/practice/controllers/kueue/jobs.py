@@ -27,15 +27,15 @@ from console.practice.controllers.objects import (
     key_of,
     owner_key,
 )
-from console.practice.resources import JOBS, JOBSETS, WORKLOADS
+from console.practice.objects.resources import JOBS, JOBSETS, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
-    from console.practice.storage import Storage
+    from console.practice.objects.resources import Resource
+    from console.practice.objects.storage import Storage
 
 
 _EVICTION_SECONDS = 1.0

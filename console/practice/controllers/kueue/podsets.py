@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from console.practice.controllers.kueue import words
 from console.practice.controllers.kueue.info import local_queue_of
 from console.practice.controllers.objects import annotations_of, labels_of, reference
-from console.practice.resources import PRIORITYCLASSES, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES
+from console.practice.objects.resources import PRIORITYCLASSES, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from console.practice.controllers.objects import Object
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 
 def queue_name(job: Object) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from console.practice.controllers.kueue.admission_status import requeue_at
 from console.practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
 from console.practice.controllers.objects import condition, deleting, is_true, key_of
-from console.practice.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
+from console.practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
 if TYPE_CHECKING:
     from console.practice.clock import Clock
     from console.practice.controllers.kueue.info import WorkloadInfo
     from console.practice.controllers.objects import Key, Object
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 
 class Queues:

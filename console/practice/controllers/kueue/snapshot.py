@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.practice.controllers.kueue.info import has_quota, read_workload
 from console.practice.controllers.objects import is_true
 from console.practice.controllers.quantity import milli
-from console.practice.resources import CLUSTERQUEUES, COHORTS, RESOURCEFLAVORS, WORKLOADS
+from console.practice.objects.resources import CLUSTERQUEUES, COHORTS, RESOURCEFLAVORS, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.practice.controllers.kueue.info import FlavorResource, Quantities, WorkloadInfo
     from console.practice.controllers.kueue.topology import TopologySnapshot
     from console.practice.controllers.objects import Key, Object
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

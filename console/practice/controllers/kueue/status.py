@@ -9,7 +9,7 @@ from console.practice.controllers.kueue.info import local_queue_of, read_workloa
 from console.practice.controllers.kueue.snapshot import Snapshot
 from console.practice.controllers.objects import deleting, is_true, key_of, set_condition
 from console.practice.controllers.quantity import milli, words
-from console.practice.resources import (
+from console.practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
     LOCALQUEUES,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.practice.controllers.kueue.info import Quantities, WorkloadInfo
     from console.practice.controllers.kueue.queues import Queues
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 _ALL: Key = ("", "queues")
 

@@ -10,12 +10,12 @@ from console.practice.controllers.kueue.assignment import domains_of
 from console.practice.controllers.kueue.podsets import asks_for_topology
 from console.practice.controllers.objects import is_true, labels_of
 from console.practice.controllers.quantity import Amounts, add, amounts, pod_requests
-from console.practice.resources import NODES, PODS, RESOURCEFLAVORS, TOPOLOGIES
+from console.practice.objects.resources import NODES, PODS, RESOURCEFLAVORS, TOPOLOGIES
 
 if TYPE_CHECKING:
     from console.practice.controllers.kueue.info import WorkloadInfo
     from console.practice.controllers.objects import Object
-    from console.practice.storage import Storage
+    from console.practice.objects.storage import Storage
 
 
 @dataclass(eq=False, slots=True)

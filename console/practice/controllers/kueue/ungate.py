@@ -9,13 +9,13 @@ from console.practice.controllers.kueue import words
 from console.practice.controllers.kueue.assignment import domains_of
 from console.practice.controllers.kueue.podsets import gates_of
 from console.practice.controllers.objects import annotations_of, deleting, is_true, key_of, labels_of
-from console.practice.resources import PODS, WORKLOADS
+from console.practice.objects.resources import PODS, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 
 class TopologyUngater(Controller):

@@ -11,13 +11,13 @@ from console.practice.controllers.kueue.info import has_quota, is_active, local_
 from console.practice.controllers.kueue.jobs import release_orphan
 from console.practice.controllers.kueue.words import JOB_UID
 from console.practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
-from console.practice.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
+from console.practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from console.practice.controllers.objects import Key, Object
-    from console.practice.resources import Resource
+    from console.practice.objects.resources import Resource
 
 
 class Workloads(Controller):

@@ -1,0 +1,189 @@
+"""What flows between a client and a pod: logs, commands in containers, bytes to and from ports."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aiohttp import ClientConnectionResetError, web
+
+from console.practice.api import pod_log
+from console.practice.api.authn import Account, check_access
+from console.practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession, Write
+from console.practice.api.port_forward import FORWARD_PROTOCOLS, forward
+from console.practice.objects.refusal import ApiError, Object, bad_request
+from console.practice.objects.resources import PODS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from console.practice.api.serving import Target
+    from console.practice.objects.storage import Storage
+    from console.practice.runtime import Runtime
+
+
+class Streams:
+    """Answers log, exec and port-forward requests of pods; knows what is open so that it can be ended."""
+
+    def __init__(self, storage: Storage, runtime: Runtime) -> None:
+        self._storage = storage
+        self._runtime = runtime
+        self._open: set[web.WebSocketResponse] = set()
+
+    async def close(self) -> None:
+        """End all open streams."""
+        for socket in list(self._open):
+            await socket.close()
+
+    async def answer(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
+        """Answer one request; ApiError before anything is sent when it cannot be."""
+        if target.subresource == "log":
+            check_access(account, "get", target)
+            return await self._log(request, target)
+        check_access(account, "get" if request.method == "GET" else "create", target)
+        check_access(account, "create", target)
+        pod = self._storage.get(PODS, target.namespace, target.name)
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f"pod {target.name} does not have a host assigned")
+        if target.subresource == "exec":
+            return await self._exec(request, target, pod)
+        if target.subresource == "attach":
+            return await self._attach(request, target, pod)
+        return await self._forward(request, target, pod)
+
+    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
+        options = pod_log.LogOptions.read(request.query)
+        pod = self._storage.get(PODS, target.namespace, target.name)
+        container = choose_container(pod, request.query.get("container", ""))
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+        response.enable_chunked_encoding()
+        if not pod["spec"].get("nodeName"):
+            await response.prepare(request)
+            await response.write_eof()
+            return response
+        log = self._runtime.log(target.namespace, target.name, container, options.previous)
+        await response.prepare(request)
+        with suppress(ClientConnectionResetError, ConnectionResetError):
+            async for chunk in pod_log.chunks(log, options):
+                await response.write(chunk)
+            await response.write_eof()
+        return response
+
+    async def _exec(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        query = request.query
+        argv = query.getall("command", [])
+        if not argv:
+            raise bad_request("you must specify at least one command for the container")
+        container = choose_container(pod, query.get("container", ""))
+        check_running(pod, container)
+        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+        session = ExecSession(socket, query)
+        try:
+            await session.run(
+                lambda write, stdin: self._runtime.exec(
+                    target.namespace,
+                    target.name,
+                    container,
+                    argv,
+                    tty=session.tty,
+                    stdin=stdin,
+                    write=write,
+                    resize=session.sizes,
+                )
+            )
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        """Show what a container prints from now on, until it ends; its input leads nowhere."""
+        container = choose_container(pod, request.query.get("container", ""))
+        check_running(pod, container)
+        log = self._runtime.log(target.namespace, target.name, container, False)
+        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+
+        async def show(write: Write, stdin: asyncio.StreamReader | None) -> int:
+            async for chunk in pod_log.chunks(log, pod_log.LogOptions.from_now_on()):
+                await write(1, chunk)
+            return 0
+
+        try:
+            await ExecSession(socket, request.query).run(show)
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _forward(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+        if pod.get("status", {}).get("phase") != "Running":
+            phase = pod.get("status", {}).get("phase", "Unknown")
+            raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
+        ports = _ports(request.query.getall("ports", [])) if not _tunnels(request) else []
+        socket = await self._upgrade(request, FORWARD_PROTOCOLS)
+
+        async def dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            try:
+                return await self._runtime.dial(target.namespace, target.name, port)
+            except (OSError, ApiError) as error:
+                text = f"error forwarding port {port} to pod {target.name}, uid {pod['metadata']['uid']}: {error}"
+                raise ConnectionError(text) from error
+
+        try:
+            await forward(socket, ports, dial)
+        finally:
+            await self._finish(socket)
+        return socket
+
+    async def _upgrade(self, request: web.Request, protocols: tuple[str, ...]) -> web.WebSocketResponse:
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise bad_request("Upgrade request required")
+        socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False)
+        await socket.prepare(request)
+        self._open.add(socket)
+        return socket
+
+    async def _finish(self, socket: web.WebSocketResponse) -> None:
+        self._open.discard(socket)
+        with suppress(ClientConnectionResetError, ConnectionResetError):
+            await socket.close()
+
+
+def choose_container(pod: Object, name: str) -> str:
+    """Return the container asked for, or the only one; ApiError 400 when it must be named or is not there."""
+    own = [one["name"] for one in pod["spec"].get("containers", [])]
+    initial = [one["name"] for one in pod["spec"].get("initContainers") or []]
+    pod_name = pod["metadata"]["name"]
+    if not name:
+        if len(own) == 1:
+            return str(own[0])
+        text = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(own)}]"
+        if initial:
+            text += f" or one of the init containers: [{' '.join(initial)}]"
+        raise bad_request(text)
+    if name not in own + initial:
+        raise bad_request(f"container {name} is not valid for pod {pod_name}")
+    return name
+
+
+def check_running(pod: Object, container: str) -> None:
+    """Raise ApiError 500, as a kubelet does, when a container runs no more or not yet."""
+    status = pod.get("status", {})
+    for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
+        if one["name"] == container and "running" in one.get("state", {}):
+            return
+    text = f'unable to upgrade connection: container not found ("{container}")'
+    raise ApiError(500, "InternalError", text)
+
+
+def _tunnels(request: web.Request) -> bool:
+    return "SPDY/3.1+portforward.k8s.io" in request.headers.get("Sec-WebSocket-Protocol", "")
+
+
+def _ports(given: list[str]) -> list[int]:
+    ports = []
+    for text in ",".join(given).split(","):
+        if not text:
+            raise bad_request('query parameter "port" is required')
+        if not text.isdigit() or not 0 < int(text) < 65536:
+            raise bad_request(f'unable to parse "{text}" as a port')
+        ports.append(int(text))
+    return ports

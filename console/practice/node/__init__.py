@@ -1,0 +1,1 @@
+"""What a machine of the practice cluster does for its pods: logs, commands, ports, an SSH server, stand-ins."""

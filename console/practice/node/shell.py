@@ -1,0 +1,229 @@
+"""Shells in pods: a real shell on this machine, in a folder that is the pod's own, with the container's environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import shutil
+import signal
+import struct
+import termios
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.practice.node.standins import write_standins
+from console.practice.objects.refusal import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from console.practice.controllers.kubelet import Kubelets
+
+_NOT_FOUND = 127
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_KEPT = ("TERM", "LANG", "LC_ALL")
+
+
+@dataclass(frozen=True)
+class ShellPlace:
+    """Where a command runs: a folder, and an environment that holds nothing of the person's."""
+
+    folder: Path
+    env: dict[str, str]
+
+    @property
+    def notice(self) -> str:
+        """The first line a shell shows."""
+        return f"practice cluster: this shell runs on your own machine, in {self.folder}"
+
+
+class Shells:
+    """Starts commands for pods and ends them all at the end."""
+
+    def __init__(self, kubelets: Kubelets, folder: Path) -> None:
+        self._kubelets = kubelets
+        self._folder = folder
+        self._processes: set[asyncio.subprocess.Process] = set()
+
+    def place(self, namespace: str, pod: str, container: str) -> ShellPlace:
+        """Return the place of a container; ApiError unless it runs."""
+        run = self._kubelets.container(namespace, pod, container)
+        if not run.running or run.place is None:
+            text = f'container not found ("{run.name}")'
+            raise ApiError(500, "InternalError", f"unable to upgrade connection: {text}")
+        folder = self._folder / namespace / pod / run.name
+        if not folder.exists():
+            folder.mkdir(parents=True, mode=0o700)
+            write_standins(folder, run.place)
+        env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
+        env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
+        return ShellPlace(folder, env)
+
+    async def run(
+        self,
+        place: ShellPlace,
+        argv: list[str],
+        *,
+        tty: bool,
+        stdin: asyncio.StreamReader | None,
+        write: Callable[[int, bytes], Awaitable[None]],
+        resize: asyncio.Queue[tuple[int, int]],
+    ) -> int:
+        """Run a command until it ends, or the caller is cancelled; 127 when there is no such command."""
+        found = shutil.which(argv[0], path=place.env["PATH"]) if argv else None
+        if found is None:
+            await write(2, f"practice cluster: {argv[0] if argv else 'nothing'}: not found on this machine\n".encode())
+            return _NOT_FOUND
+        if tty:
+            return await self._with_terminal(place, [found, *argv[1:]], stdin, write, resize)
+        return await self._with_pipes(place, [found, *argv[1:]], stdin, write)
+
+    async def close(self) -> None:
+        """End every command."""
+        for process in list(self._processes):
+            _end(process)
+        for process in list(self._processes):
+            await process.wait()
+
+    async def _start(self, place: ShellPlace, argv: list[str], **files: int | None) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=place.folder,
+            env=place.env,
+            start_new_session=True,
+            **files,  # type: ignore[arg-type]
+        )
+        self._processes.add(process)
+        return process
+
+    async def _with_pipes(
+        self,
+        place: ShellPlace,
+        argv: list[str],
+        stdin: asyncio.StreamReader | None,
+        write: Callable[[int, bytes], Awaitable[None]],
+    ) -> int:
+        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        process = await self._start(place, argv, stdin=pipe if stdin else nothing, stdout=pipe, stderr=pipe)
+        feeding = asyncio.ensure_future(_feed(process, stdin)) if stdin is not None else None
+        try:
+            await asyncio.gather(_drain(process.stdout, 1, write), _drain(process.stderr, 2, write))
+            return _code(await process.wait())
+        finally:
+            await self._finish(process, feeding)
+
+    async def _with_terminal(
+        self,
+        place: ShellPlace,
+        argv: list[str],
+        stdin: asyncio.StreamReader | None,
+        write: Callable[[int, bytes], Awaitable[None]],
+        resize: asyncio.Queue[tuple[int, int]],
+    ) -> int:
+        master, slave = pty.openpty()
+        _set_size(master, 80, 24)
+        process = await asyncio.create_subprocess_exec(
+            *argv, cwd=place.folder, env=place.env, stdin=slave, stdout=slave, stderr=slave,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        self._processes.add(process)
+        os.close(slave)
+        if _is_shell(argv):
+            await write(1, place.notice.encode() + b"\r\n")
+        helpers = [asyncio.ensure_future(_resize(master, resize))]
+        if stdin is not None:
+            helpers.append(asyncio.ensure_future(_type(master, stdin)))
+        try:
+            await _show(master, write)
+            return _code(await process.wait())
+        finally:
+            await self._finish(process, *helpers)
+            os.close(master)
+
+    async def _finish(self, process: asyncio.subprocess.Process, *helpers: asyncio.Future[None] | None) -> None:
+        for helper in helpers:
+            if helper is not None:
+                helper.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await helper
+        _end(process)
+        await process.wait()
+        self._processes.discard(process)
+
+
+def _is_shell(argv: list[str]) -> bool:
+    """Whether a command line is a shell to type into, not one command."""
+    name = argv[0].rpartition("/")[2]
+    return name in ("sh", "bash", "dash", "zsh") and not any(part == "-c" for part in argv[1:])
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGHUP)
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _code(returned: int) -> int:
+    return 128 - returned if returned < 0 else returned
+
+
+def _set_size(master: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def _resize(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
+    while True:
+        _set_size(master, *await sizes.get())
+
+
+async def _type(master: int, stdin: asyncio.StreamReader) -> None:
+    while data := await stdin.read(4096):
+        os.write(master, data)
+    os.write(master, b"\x04")
+
+
+async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
+    """Copy what the terminal shows, until its last program has gone."""
+    os.set_blocking(master, False)
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(master, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            try:
+                data = os.read(master, 65536)
+            except BlockingIOError:
+                continue
+            except OSError:  # the other end is closed: how a terminal says that it is over
+                return
+            if not data:
+                return
+            await write(1, data)
+            ready.set()
+    finally:
+        loop.remove_reader(master)
+
+
+async def _feed(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        while data := await stdin.read(65536):
+            process.stdin.write(data)
+            await process.stdin.drain()
+        process.stdin.close()
+
+
+async def _drain(
+    source: asyncio.StreamReader | None, channel: int, write: Callable[[int, bytes], Awaitable[None]]
+) -> None:
+    while source is not None and (data := await source.read(65536)):
+        await write(channel, data)
