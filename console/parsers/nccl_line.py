@@ -6,6 +6,7 @@ only their number tells which is which. Old tables have an integer time where ne
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -40,10 +41,11 @@ _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 1
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
 _USUAL = re.compile(
     r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
-    + 2 * r"\s+(\d+(?:\.\d*)?)\s+(\d+(?:\.\d*)?)\s+(\d+(?:\.\d*)?)\s+(\d+|N/A)"
+    + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
     + r"\s*"
 )
 """A row of today's tables with nothing before or behind it."""
+_NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
 _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 """The largest relative error of old tables, which never looks like a count of elements."""
 
@@ -186,10 +188,13 @@ def _half(values: list[str], units: Units) -> Half:
 
 def number(text: str) -> float | None:
     """A finite number, None for N/A, nan and whatever else is none."""
-    if _plain(text):
-        return float(text)
-    found = re.fullmatch(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?", text.rstrip("*%"))
-    return float(found.group()) if found else None
+    if not _plain(text):
+        found = _NUMBER.fullmatch(text.rstrip("*%"))
+        if found is None:
+            return None
+        text = found.group()
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def _plain(text: str) -> bool:

@@ -69,8 +69,8 @@ def log(*kinds: str, size: int = SIZE) -> bytes:
 
 
 def mixed() -> bytes:
-    """One line of progress in twelve, one row of a table in thirteen of its part, libnccl's chatter more than both."""
-    quiet = [*INFO, *INFO, *NOISE, *INFO, BAR]
+    """One line of progress in twenty, one row of a table in thirteen of its part, libnccl's chatter more than both."""
+    quiet = [*INFO, *INFO, *INFO, *NOISE, *INFO, *NOISE, *INFO, BAR]
     runs = log(*quiet, MEGATRON, size=SIZE // 2) + log(*quiet, TITAN, size=SIZE // 4)
     table = HEAD.encode() + log(*INFO, *NOISE, *INFO, *NOISE, ROW, size=40_000) + FOOT.encode()
     return table * (SIZE // 4 // len(table)) + runs

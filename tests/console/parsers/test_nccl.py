@@ -406,3 +406,19 @@ def test_no_bytes_break_it(data: bytes) -> None:
 def test_no_text_like_a_table_breaks_it(text: str) -> None:
     for test in parse_nccl((HEAD + text).encode()):
         assert all(each.size >= 0 for each in test.rows)
+
+
+def test_a_value_beyond_all_numbers_is_none() -> None:
+    found = row("1048576 262144 float sum -1 34.65 30.26 1e999 1e999 34.35 30.52 53.41 0")
+    assert found.out_of_place == Half(34.65, 30.26, None, None)
+
+
+def test_rows_of_rare_types_after_a_header() -> None:
+    rows = "".join(ROW.replace("   float", f"{kind:>8}") for kind in ("int8", "uint8", "int32", "double", "fp8_e4m3"))
+    assert [each.type for each in one(HEAD + rows + FOOT).rows] == ["int8", "uint8", "int32", "double", "fp8_e4m3"]
+
+
+def test_a_table_begins_in_the_middle_of_a_large_piece() -> None:
+    quiet = INFO * 2000
+    tests = parse_nccl((quiet + HEAD + ROW.replace("float", " int8") + quiet + NEXT + FOOT + quiet).encode())
+    assert [[each.type for each in test.rows] for test in tests] == [["int8", "float"]]
