@@ -84,10 +84,8 @@ class ConsoleApp(LiveApp):
     async def _open_session(self) -> Session:
         """Threads: the imports take half a second, in which keys have to work and a practice cluster starts."""
         importing = asyncio.create_task(asyncio.to_thread(_session_class))
-        settings = self.settings
-        if self._practice is not None:
-            settings = replace(settings, kubeconfig=await asyncio.to_thread(self._practice.kubeconfig))
-        return await (await importing).open(settings)
+        place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
+        return await (await importing).open(replace(self.settings, kubeconfig=place))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""
@@ -112,5 +110,4 @@ class ConsoleApp(LiveApp):
         """Pick another context (cluster) or namespace."""
         from screens.switch import pick_context, pick_namespace
 
-        pick = pick_context if what == "context" else pick_namespace
-        await pick(cast("LiveScreen", self.screen))
+        await (pick_context if what == "context" else pick_namespace)(cast("LiveScreen", self.screen))

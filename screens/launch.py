@@ -37,6 +37,10 @@ SETTLE = 0.25
 """Seconds without a key after which the manifests are rendered anew."""
 
 
+LOOK = 0.25
+"""Seconds the cursor rests on a recipe before its form is made: going down the list is as fast as any list."""
+
+
 class RecipeTable(ResourceTable[Recipe]):
     """What can be launched."""
 
@@ -75,6 +79,7 @@ class LaunchScreen(LiveScreen):
         self._texts: dict[str, dict[str, str]] = {}
         """What was typed, by recipe and path, kept while other recipes are looked at."""
         self._render_due: Timer | None = None
+        self._form_due: Timer | None = None
         self._launched: set[str] = set()
         """Names used from here, which the picture may not show yet."""
         self._server_says: dict[str, str] = {}
@@ -110,9 +115,20 @@ class LaunchScreen(LiveScreen):
     # the form
 
     @on(ResourceTable.Highlighted, "RecipeTable")
-    async def take_recipe(self, event: ResourceTable.Highlighted) -> None:
-        """The form of the recipe under the cursor; what was typed for the one before is kept."""
+    async def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
+        """The first recipe's form is made at once, another's when the cursor rests on it."""
         event.stop()
+        if self._form_due is not None:
+            self._form_due.stop()
+        if self._recipe is None:
+            await self.take_recipe()
+        else:
+            self._form_due = self.set_timer(LOOK, self.take_recipe)
+
+    async def take_recipe(self) -> None:
+        """The form of the recipe under the cursor, now; what was typed for the one before is kept."""
+        if self._form_due is not None:
+            self._form_due.stop()
         recipe = self.recipes.row
         if recipe is None or recipe is self._recipe:
             return
@@ -124,6 +140,8 @@ class LaunchScreen(LiveScreen):
             self._texts[recipe.id] = self._first_texts(recipe)
         self.about.runs = tuple(recipe_words(recipe))
         await self._show_form()
+        if self.focused is None:  # the keys were in the form that is gone
+            self.form.go("name")
 
     def _first_texts(self, recipe: Recipe) -> dict[str, str]:
         """A free name, and the queue with most room: what nearly everybody would type."""
@@ -188,9 +206,10 @@ class LaunchScreen(LiveScreen):
         self.note.runs = tuple(help_words(event.field, event.problem))
 
     @on(ResourceTable.Opened, "RecipeTable")
-    def enter_form(self, event: ResourceTable.Opened) -> None:
+    async def enter_form(self, event: ResourceTable.Opened) -> None:
         """Enter on a recipe goes into its form."""
         event.stop()
+        await self.take_recipe()
         self.form.go("name")
 
     def _tell_sum(self) -> None:
@@ -201,6 +220,7 @@ class LaunchScreen(LiveScreen):
 
     async def action_advanced(self) -> None:
         """Shows or hides the advanced fields; what was typed stays."""
+        await self.take_recipe()
         self._advanced = not self._advanced
         if self._recipe is not None:
             self._keep_texts()
@@ -209,8 +229,9 @@ class LaunchScreen(LiveScreen):
 
     # the manifests
 
-    def action_preview(self) -> None:
+    async def action_preview(self) -> None:
         """Shows or hides the manifests."""
+        await self.take_recipe()
         self.toggle_class("-preview")
         if self.has_class("-narrow"):
             (self.preview if self.has_class("-preview") else self.recipes).focus()
@@ -232,8 +253,9 @@ class LaunchScreen(LiveScreen):
 
     # off
 
-    def action_launch(self) -> None:
+    async def action_launch(self) -> None:
         """Checks with the server, shows what will be created, launches."""
+        await self.take_recipe()
         planned = self._plan() if self.app.connected else None
         if planned is None:
             return

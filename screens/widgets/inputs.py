@@ -59,6 +59,9 @@ class Line(Input):
         """Typing completes what can be chosen."""
         self.suggester = SuggestFromList(choices) if choices else None
 
+    def validate(self, value: str) -> None:
+        """Whoever shows the form judges; Textual's own judging restyles an editor at every key."""
+
     @property
     def typed(self) -> str:
         """The text."""

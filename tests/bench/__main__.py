@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.bench.terminal import Paint
 
-SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods"}
+SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Launch"}
 
 
 def main() -> int:
