@@ -20,7 +20,7 @@ _REPORTER = re.compile(
 
 def known(text: str) -> Found | None:
     """A line of a program whose lines are known; what is cheap to rule out comes first."""
-    if "epoch" in text or "Epoch" in text or "DLLL" in text:
+    if "epoch" in text or "Epoch" in text or "DLLL" in text or ("%|" in text and "loss=" in text):
         found = nemo(text)
         if found:
             return found

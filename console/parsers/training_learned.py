@@ -12,7 +12,7 @@ from console.models.training import Step
 from console.parsers.training_values import NUMBER, Found, broken, count, finite_total, number, positive, thousandth
 
 _PAIR = re.compile(
-    r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: {0,6}[:=] {0,8}| {1,8})"
+    r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: ?\((ms|s)\))?(?: {0,6}[:=] {0,8}| {1,8})"
     rf"({NUMBER})(?![A-Za-z]{{3}})([KMGT](?![A-Za-z]))?(?: ?/ ?(\d{{1,15}}))?( ?(?:ms|s)\b(?!/))?"
 )
 _TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b")
@@ -90,15 +90,15 @@ class Template:
             name = _name(found.group(1))
             if name in keys:
                 continue
-            pattern += _loose(text[found.start() if at is None else at : found.start(2)]) + f"({_ANY})"
-            at = found.end(2)
-            if found.group(4):
-                pattern += _loose(text[at : found.start(4)]) + r"(\d{1,15})"
-                at = found.end(4)
+            pattern += _loose(text[found.start() if at is None else at : found.start(3)]) + f"({_ANY})"
+            at = found.end(3)
+            if found.group(5):
+                pattern += _loose(text[at : found.start(5)]) + r"(\d{1,15})"
+                at = found.end(5)
             else:
                 pattern += "()"
             keys.append(name)
-            ends.append((found.group(3) or "", (found.group(5) or "").strip()))
+            ends.append((found.group(4) or "", found.group(2) or (found.group(6) or "").strip()))
         rest = _loose(text[at:LONGEST]) if at is not None else ""
         return cls(re.compile(f"{pattern}{rest}$"), tuple(keys), tuple(ends)) if keys else None
 
@@ -126,8 +126,8 @@ def _loose(words: str) -> str:
 def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key to number, total behind a slash and unit; the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
-    for key, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
-        pairs.setdefault(_name(key), (value + short, total, unit.strip()))
+    for key, named, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
+        pairs.setdefault(_name(key), (value + short, total, named or unit.strip()))
     return pairs
 
 

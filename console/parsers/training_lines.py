@@ -17,6 +17,8 @@ _VERL_STEP = re.compile(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
 _VERL_CUT = re.compile(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
 _VERL_FIELD = re.compile(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
+_VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")
+"""What stands before the names of training, other than of validation."""
 _VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
 
 
@@ -68,7 +70,7 @@ def maxtext(text: str) -> Found | None:
         grad_norm=fields.pop("grad_norm", None),
         lr=fields.pop("learning_rate", None),
         step_time_s=fields.pop("seconds", None) or None,
-        tflops_per_gpu=fields.pop("TFLOP/s/device", None) or None,
+        tflops_per_gpu=fields.pop("TFLOP/s/device", fields.pop("TFLOP/s", None)) or None,
         tokens_per_s=fields.pop("Tokens/s/device", None) or None,
         nan=broken(loss),
         extra=fields,
@@ -98,7 +100,7 @@ def verl(step: int, text: str) -> Found | None:
     """What verl says of that step, on one line or on several that were joined."""
     fields = {name: value for name, raw in _VERL_FIELD.findall(text) if (value := number(raw)) is not None}
     fields.pop("step", None)
-    if not any("/" in name for name in fields):
+    if not any(name.startswith(_VERL_KINDS) for name in fields):
         return None
     loss_name = next((name for name in _VERL_LOSSES if name in fields), None)
     loss = fields.pop(loss_name) if loss_name else None

@@ -62,7 +62,8 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
         loss=loss,
         grad_norm=grad_norm,
         lr=take("learning rate", None),
-        step_time_s=thousandth(take("elapsed time per iteration (ms)", None)),
+        step_time_s=thousandth(take("elapsed time per iteration (ms)", None))
+        or take("elapsed time per iteration (s)", None),
         tflops_per_gpu=tflops if tflops and tflops > 0 else None,
         tokens_per_s=take("tokens per GPU (tokens/s/GPU)", None),
         skipped=int(skipped) if skipped is not None and 0 <= skipped < 1e12 else None,

@@ -10,10 +10,13 @@ from console.models.training import Step
 from console.parsers.training_values import NUMBER, Found, broken, finite_total, inverse, number, positive, rounded
 
 _LINE = re.compile(r"Training epoch (\d{1,9}), iteration (\d{1,12})/(\d{1,15}) \|")
-_BAR = re.compile(r"Epoch (\d{1,9}):\s*\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]]{1,4000})")
+_BAR = re.compile(
+    r"(?:Epoch (\d{1,9}):\s{0,9}|\b[Ss]teps?: {0,9}|[Tt]raining: {0,9}|^\s{0,9})"
+    r"\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]]{1,4000})"
+)
 _RATE = re.compile(r"([\d.]{1,20})(it/s|s/it)")
 _PAIR = re.compile(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
-_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "loss")
+_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "step_loss", "loss")
 _TAKEN = frozenset({*_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s"})
 
 
@@ -23,7 +26,7 @@ def nemo(text: str) -> Found | None:
         return _second(text)
     if "DLLL {" in text:
         return _logger(text)
-    return _first(text) if "Epoch" in text and "%|" in text else None
+    return _first(text) if "%|" in text else None
 
 
 def _second(text: str) -> Found | None:
@@ -48,7 +51,7 @@ def _first(text: str) -> Found | None:
     if found is None:
         return None
     fields = {name.strip(): value for name, raw in _PAIR.findall(found.group(4)) if (value := number(raw)) is not None}
-    epoch, at, total = (int(each) for each in found.groups()[:3])
+    epoch, at, total = (int(each or 0) for each in found.groups()[:3])
     rate = _RATE.search(found.group(4))
     speed = positive(rate.group(1)) if rate else None
     if speed is not None and rate and rate.group(2) == "it/s":
@@ -95,4 +98,4 @@ def _found(fields: dict[str, float], step: int | None, total: int | None, at: in
         nan=broken(loss, grad_norm),
         extra=extra,
     )
-    return Found("nemo" if name in {None, "reduced_train_loss"} else "lightning", read, at)
+    return Found("nemo" if name in {None, "reduced_train_loss"} else "progress-bar", read, at)

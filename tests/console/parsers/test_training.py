@@ -109,6 +109,18 @@ def test_figures_beside_their_averages() -> None:
     assert (found.step_time_s, found.tflops_per_gpu, found.tokens_per_s) == (4.0005, 550.1, 8000.1)
 
 
+def test_seconds_instead_of_milliseconds() -> None:
+    found = step(
+        " iteration        1/   95367 | consumed samples: 16 | consumed tokens: 32768 |"
+        " elapsed time per iteration (s): 54.39 | lm loss: 1.2E+01 | grad norm: 50.3 | samples per second: 0.294 | TFLOPs: 2.26 |\n"
+    )
+    assert (found.step_time_s, found.tflops_per_gpu, found.extra["samples per second"]) == (54.39, 2.26, 0.294)
+
+
+def test_validation_of_verl_is_no_step() -> None:
+    assert parse_training(b"step:0 - val-core/math/acc:0.5 - val-aux/num_turns/mean:2.0 - val/loss:1\n") == ()
+
+
 def test_bridge_on_the_first_rank_only() -> None:
     run = one("Step Time : 14.18s GPU utilization: 1265.0MODEL_TFLOP/s/GPU\n" * 2)
     assert run.format == "megatron-bridge"
@@ -218,6 +230,10 @@ def test_the_fsdp_sample() -> None:
         ("step 5/9 | loss 2.33 (+nanz)| norm 1.5 (+nanz)| lr 1e-06 | 1033.8 ms | 51.0% MFU", (5, 9, 2.33, 1.0338)),
         ("Epoch: [0][   5/5005]\tTime  0.5 ( 1.2)\tLoss 2.33e+00 (7.0e+00)", (5, None, 2.33, None)),
         ("1|5|Loss: 2.33:   0%|          | 5/26000 [00:30<20:00:00,  2.77s/it]", (5, None, 2.33, None)),
+        ("steps: 5 loss: 2.33 iter time (s): 0.123 samples/sec: 123.4", (5, None, 2.33, 0.123)),
+        ("step=5 time (ms): 123 loss=2.33", (5, None, 2.33, 0.123)),
+        ("Steps:   5%|5     | 5/1000 [01:00<19:00,  1.20s/it, lr=1e-5, step_loss=2.33]", (5, 1000, 2.33, 1.2)),
+        ("Epoch 0:   5%|5     | 5/1000 [01:00<19:00,  2.00it/s, v_num=0, train_loss=2.33]", (5, 1000, 2.33, 0.5)),
         ("Step 1,205 Loss: nan", (1205, None, math.nan, None)),
     ],
 )
