@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from console.cluster.actions import pod_path
 from console.cluster.watch import USUAL, Backoff
-from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
+from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
 from console.models.log import LogLine
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
@@ -106,7 +106,7 @@ async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -
         except ConsoleError as error:
             over = await trouble.weather(error)
     if wanted.follow:
-        with suppress(NotFound, Refused):  # the pod may be gone, and then this was all
+        with suppress(NotFound):  # the pod may be gone, and then this was all
             async with aclosing(_pass(client, wanted, memory)) as lines:  # what was printed between a drop and the end
                 async for line in lines:
                     yield line

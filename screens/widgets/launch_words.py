@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.models.launch import Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.models.quota import queue_account
+from console.models.room import Fits, room
 from console.models.values import look
 from screens import wording
 from screens.wording import Run
@@ -116,13 +117,18 @@ def plan_words(plan: LaunchPlan, fields: Sequence[Field], problems: Sequence[Fie
 
 
 def _room(gpus: int, cluster_queue: str, fleet: Fleet) -> list[Run]:
-    account = queue_account(fleet, cluster_queue)
-    room = f"  {account.free} of {account.total} GPUs of {cluster_queue} are free"
-    if gpus > account.total:
-        return [Run(room), Run(": more than it can ever give", "bad")]
-    if gpus > account.free:
-        return [Run(room), Run(f": would wait for {gpus - account.free} more", "waits")]
-    return [Run(room), Run(": quota fits now", "ok")]
+    """A check against quota and machines as they are now; Kueue decides."""
+    found = room(fleet, cluster_queue, gpus)
+    have = found.account
+    words, ink = {
+        Fits.NOW: (f"fits now, in one {found.place}" if found.place else "quota fits now", "ok"),
+        Fits.SPREAD: ("fits now, spread over blocks", "ok"),
+        Fits.NO_HOSTS: (f"quota fits, but there is room for only {found.hosts} of its pods: would wait", "waits"),
+        Fits.NO_QUOTA: (f"would wait for {gpus - have.free} more", "waits"),
+        Fits.NEVER: ("more than it can ever give", "bad"),
+    }[found.fits]
+    flavor = f" ({found.flavor})" if found.flavor and found.flavor != cluster_queue else ""
+    return [Run(f"  {have.free} of {have.total} GPUs of {cluster_queue}{flavor} are free: "), Run(words, ink)]
 
 
 def problems_in(message: str, fields: Sequence[Field]) -> dict[str, str]:

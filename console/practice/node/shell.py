@@ -135,18 +135,18 @@ class Shells:
         os.close(slave)
         if _is_shell(argv):
             await write(1, place.notice.encode() + b"\r\n")
-        helpers = [asyncio.ensure_future(_resize(master, resize))]
+        pipes = [asyncio.ensure_future(_resize(master, resize))]
         if stdin is not None:
-            helpers.append(asyncio.ensure_future(_type(master, stdin)))
+            pipes.append(asyncio.ensure_future(_type(master, stdin)))
         try:
             await _show(master, write)
             return _code(await process.wait())
         finally:
-            await self._finish(process, *helpers)
+            await self._finish(process, *pipes)
             os.close(master)
 
-    async def _finish(self, process: asyncio.subprocess.Process, *helpers: asyncio.Future[None] | None) -> None:
-        for helper in helpers:
+    async def _finish(self, process: asyncio.subprocess.Process, *pipes: asyncio.Future[None] | None) -> None:
+        for helper in pipes:
             if helper is not None:
                 helper.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
