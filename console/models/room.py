@@ -35,7 +35,7 @@ class Room:
     flavor: str = ""
     account: Account = field(default_factory=Account)
     place: str = ""
-    """Smallest place that holds all its pods together: "subblock" or "block"; "" where none does or nodes are unknown."""
+    """Smallest place that holds all its pods: "subblock" or "block"; "" where none does, or the nodes are unknown."""
     hosts: int = 0
     """Pods of its size that the flavor's machines could take now."""
 

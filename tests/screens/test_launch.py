@@ -213,7 +213,7 @@ def test_the_sum_says_whether_there_is_room() -> None:
         plan = LaunchPlan("nccl-all-reduce", "x", "default", {"gpus": gpus, "queue": queue})
         return "".join(run.text for run in plan_words(plan, FIELDS, (), fleet))
 
-    assert "16 of 64 GPUs of a4 are free: quota fits now" in said(16, "a4")
+    assert "16 of 64 GPUs of a4 are free: fits now, in one subblock" in said(16, "a4")
     assert "would wait for 16 more" in said(32, "a4")
     assert "more than it can ever give" in said(128, "a4")
     assert "research is stopped: would wait" in said(8, "research")
@@ -226,3 +226,23 @@ async def test_manifests_appear_when_the_terminal_grows() -> None:
         assert "kind: JobSet" not in screen_text(app)
         await pilot.resize_terminal(200, 50)
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
+
+
+async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests() -> None:
+    made: list[str] = []
+
+    def fields(recipe: str) -> tuple[Field, ...]:
+        made.append(recipe)
+        return FIELDS
+
+    async with console(session_of(fields=fields)) as (app, pilot, _):
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and "gpus" in app.screen.form.texts)
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        assert made == [RECIPE.id]
+        await pilot.press("down", "up", "down", "enter")  # whoever does not wait gets the form of the one chosen
+        await until(pilot, lambda: app.focused is not screen.recipes)
+        assert made == [RECIPE.id, OTHER.id]
+        await pilot.press("escape", "up")
+        await until(pilot, lambda: made == [RECIPE.id, OTHER.id, RECIPE.id])
