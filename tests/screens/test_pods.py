@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from screens.log import LogScreen
 from screens.manifest import ManifestScreen
 from screens.modals.confirm import Confirm
 from screens.pod import PodScreen
-from screens.pods import PodsScreen
+from screens.pods import PodsScreen, Tally
 from screens.widgets.filter_line import FilterInput
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
@@ -141,3 +142,25 @@ async def test_the_filter_line_hides_no_row() -> None:
         assert isinstance(screen, PodsScreen)
         await until(pilot, lambda: screen.table.cursor == screen.table.shown[-1])
         await until(pilot, lambda: f"▸ {screen.table.shown[-1][1]}" in screen_text(app))
+
+
+def test_the_tally_follows_changes() -> None:
+    tally = Tally()
+    one, two = Pod("ns", "a", phase="Running", ready=True), Pod("ns", "b", phase="Pending")
+    tally.take([(None, one), (None, two)])
+    assert "".join(run.text for run in tally.runs).split() == ["2", "pods", "◐", "1", "Pending", "●", "1", "Running"]
+    tally.take([(two, Pod("ns", "b", phase="Running", ready=True)), (one, None)])
+    assert "".join(run.text for run in tally.runs).split() == ["1", "pod", "●", "1", "Running"]
+    tally.take([(Pod("ns", "b", phase="Running", ready=True), None)])
+    assert tally.runs == ()
+
+
+async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        await pilot.pause()
+        painted: list[object] = []
+        monkeypatch.setattr(app, "_display", lambda *what: painted.extend(what))
+        app.fleet = replace(app.fleet, pods=dict(app.fleet.pods))
+        await pilot.pause()
+        assert painted == []

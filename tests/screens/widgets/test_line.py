@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from screens.widgets.line import changed_columns, fit_runs, joined
+from screens.wording import Run
+
+RED, BLUE, ON_BLUE = Style(color="red"), Style(color="blue"), Style(bgcolor="blue")
+
+
+def ink_of(name: str) -> Style:
+    return {"red": RED, "blue": BLUE}.get(name, Style())
+
+
+def test_blanks_join_the_text_beside_them() -> None:
+    assert fit_runs([Run("ab", "red")], 4, ink_of, after=2) == [Segment("ab    ", RED)]
+    assert fit_runs([Run("ab", "red")], 4, ink_of, right=True, after=1) == [Segment("  ab ", RED)]
+    assert fit_runs([], 3, ink_of, after=2) == [Segment("     ", Style())]
+    assert [each.text for each in fit_runs([Run("abc", "red"), Run("def", "blue")], 5, ink_of)] == ["abc", "d…"]
+
+
+def test_joined_lines_look_the_same() -> None:
+    apart = [Segment("a", RED), Segment("b", RED), Segment("  ", BLUE), Segment("c", BLUE), Segment(" ", ON_BLUE)]
+    assert joined(apart) == [Segment("ab  ", RED), Segment("c", BLUE), Segment(" ", ON_BLUE)]
+
+
+def test_only_the_columns_that_differ_are_told() -> None:
+    def strip(age: str) -> Strip:
+        return Strip([Segment("name  ", RED), Segment(age, BLUE), Segment(" x", RED)])
+
+    assert changed_columns(strip("41s"), strip("42s")) == (6, 9)
+    left, end = changed_columns(strip("41s"), strip("41s"))
+    assert left == end
+    assert changed_columns(Strip([Segment("ab", RED)]), Strip([Segment("cd", RED)])) == (0, 2)
