@@ -112,7 +112,8 @@ def test_figures_beside_their_averages() -> None:
 def test_seconds_instead_of_milliseconds() -> None:
     found = step(
         " iteration        1/   95367 | consumed samples: 16 | consumed tokens: 32768 |"
-        " elapsed time per iteration (s): 54.39 | lm loss: 1.2E+01 | grad norm: 50.3 | samples per second: 0.294 | TFLOPs: 2.26 |\n"
+        " elapsed time per iteration (s): 54.39 | lm loss: 1.2E+01 | grad norm: 50.3 |"
+        " samples per second: 0.294 | TFLOPs: 2.26 |\n"
     )
     assert (found.step_time_s, found.tflops_per_gpu, found.extra["samples per second"]) == (54.39, 2.26, 0.294)
 
