@@ -27,6 +27,8 @@ A4_ALL_REDUCE = (
     (8 * _GIB, 683.5),
 )
 """Bytes and bus bandwidth in GB/s, out-of-place, smallest first."""
+REFERENCE_RANKS = 16
+"""GPUs of that curve, on two machines; within one machine NVLink alone decides, and the curve says nothing."""
 PASS_LINE = 250.0
 """GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect."""
 GOOD, FAIR = 0.9, 0.7
@@ -88,3 +90,13 @@ def scan_average(test: NcclTest) -> float | None:
     halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
     values = [half.busbw for half in halves if half and half.busbw is not None]
     return sum(values) / len(values) if values else None
+
+
+def is_all_reduce(test: NcclTest) -> bool:
+    """Whether the reference speaks of this test: it is for all-reduce only."""
+    return (test.program or "all_reduce").startswith("all_reduce")
+
+
+def is_comparable(test: NcclTest) -> bool:
+    """Whether the A4 curve says anything about it: an all-reduce that is not within one machine."""
+    return is_all_reduce(test) and (test.ranks is None or test.ranks >= REFERENCE_RANKS)

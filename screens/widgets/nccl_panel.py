@@ -12,7 +12,16 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.models.link import Link, LinkState
-from console.models.reference import A4_ALL_REDUCE, PASS_LINE, expected_busbw, scan_average, verdict
+from console.models.reference import (
+    A4_ALL_REDUCE,
+    PASS_LINE,
+    REFERENCE_RANKS,
+    expected_busbw,
+    is_all_reduce,
+    is_comparable,
+    scan_average,
+    verdict,
+)
 from screens import wording
 from screens.widgets.column import Column
 from screens.widgets.curve import Band, Curve, Point
@@ -51,11 +60,6 @@ class Line:
     compared: bool
 
 
-def is_all_reduce(test: NcclTest) -> bool:
-    """Whether the reference speaks of this test: it is for all-reduce only."""
-    return (test.program or "all_reduce").startswith("all_reduce")
-
-
 def average_so_far(test: NcclTest) -> float | None:
     """The mean over rows and halves, as the footer will say it, GB/s."""
     if test.avg_busbw is not None:
@@ -81,7 +85,7 @@ def summary(test: NcclTest) -> list[Run]:
     if best is None or best.best_busbw is None:
         return [Run("◐ ", "waits"), Run("The test has started; its first row is on the way.")]
     words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
-    reference = expected_busbw(best.size) if is_all_reduce(test) else None
+    reference = expected_busbw(best.size) if is_comparable(test) else None
     if reference:
         words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
     average = average_so_far(test)
@@ -90,12 +94,18 @@ def summary(test: NcclTest) -> list[Run]:
     glyph = _glyph(test, wrong)
     end = Run(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
     error = [Run(f"; {wording.sentence(test.error)}", "bad")] if test.error else []
-    return [Run(f"{glyph.text} ", glyph.ink), Run(words), end, *_passed(test), *error]
+    return [Run(f"{glyph.text} ", glyph.ink), Run(words), end, *_passed(test), *_not_judged(test), *error]
+
+
+def _not_judged(test: NcclTest) -> list[Run]:
+    if is_comparable(test) or not is_all_reduce(test):
+        return []
+    return [Run(f"; {test.ranks} ranks, not judged: the reference is for {REFERENCE_RANKS} GPUs", "dim")]
 
 
 def _passed(test: NcclTest) -> list[Run]:
     large = scan_average(test)
-    if large is None or not is_all_reduce(test):
+    if large is None or not is_comparable(test):
         return []
     word, ink = ("over", "ok") if large >= PASS_LINE else ("under", "bad")
     return [Run(f"; 2–8 GiB average {large:,.0f} is "), Run(f"{word} the pass line of {PASS_LINE:,.0f}", ink)]
@@ -231,7 +241,7 @@ class NcclPanel(Container):
             self.curve.points, self.curve.band = (), reference_band()
             self.table.show_rows({}, _READ)
             return
-        compared = is_all_reduce(test)
+        compared = is_comparable(test)
         self.sentence.runs = (*self._which(), *summary(test))
         self.curve.band = reference_band() if compared else ()
         self.curve.points = tuple(

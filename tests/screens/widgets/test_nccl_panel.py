@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
 
-from console.models.nccl import NcclTest
+from console.models.nccl import Half, NcclTest, Row
 from screens.widgets.ink import DARK
 from screens.widgets.nccl_panel import NcclPanel, average_so_far, summary
 from tests.screens.press import screen_text, until
@@ -108,3 +108,12 @@ async def test_a_low_narrow_terminal_keeps_the_table() -> None:
         await pilot.pause()
         await pilot.resize_terminal(130, 30)
         await until(pilot, lambda: shown.curve.display)
+
+
+def test_a_test_within_one_machine_is_not_judged_by_the_curve_of_two() -> None:
+    rows = (Row(2**30, 2**28, "float", "sum", -1, Half(4559.65, 235.49, 353.23, 0), Half(4578.57, 234.51, 351.77, 0)),)
+    words = "".join(
+        run.text for run in summary(NcclTest("all_reduce_perf", ranks=4, rows=rows, finished=True, ok=True))
+    )
+    assert "4 ranks, not judged: the reference is for 16 GPUs" in words
+    assert "%" not in words
