@@ -53,6 +53,8 @@ async def launch(options: Options) -> int:
             raise BadInput(
                 "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
             )
+        for note in session.notes(plan):
+            warn(note)
         if options.dry_run:
             await session.check(plan)
             return await print_manifests(session, plan, as_json=options.json)
