@@ -11,13 +11,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
 from console.errors import ConsoleError, Unreachable
 from console.models.fleet import Fleet
 from screens.filtering import FilteredScreen
+from screens.typing_ahead import OrderedApp
 from screens.widgets.key_bar import KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -41,7 +41,7 @@ REST = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
 
 
-class LiveApp(App[int]):
+class LiveApp(OrderedApp):
     """An app over one session."""
 
     fleet: reactive[Fleet] = reactive(Fleet, init=False, always_update=True, repaint=False)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import on
 from textual.screen import Screen
 
 from screens.widgets.table import ResourceTable
-
-if TYPE_CHECKING:
-    from screens.widgets.filter_line import FilterInput
 
 
 class FilteredScreen(Screen[None], inherit_bindings=False):
@@ -18,17 +15,19 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
 
     _filtered: ResourceTable[Any]
 
-    @on(ResourceTable.FilterAsked)
-    async def _ask_filter(self, event: ResourceTable.FilterAsked) -> None:
+    async def action_filter_rows(self) -> None:
+        """Show the line for the table with the keys; when this returns, the keys are in the line."""
         from screens.widgets.filter_line import FilterInput, FilterLine  # not needed for the first paint
 
-        event.stop()
-        self._filtered = event.table
+        table = self.focused
+        if not isinstance(table, ResourceTable):
+            return
+        self._filtered = table
         await self.query(FilterLine).remove()
-        filter_line = FilterLine(event.table.filter_text)
+        filter_line = FilterLine(table.filter_text)
         await self.mount(filter_line)
-        filter_line.query_one(FilterInput).focus()
-        filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+        self.set_focus(filter_line.query_one(FilterInput))
+        filter_line.tell(len(table.shown), len(table.listing.rows))
 
     def on_input_changed(self, event: Any) -> None:
         """Filter as the words are typed."""
@@ -36,18 +35,22 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
 
         if isinstance(event.input, FilterInput):
             event.stop()
-            self._filtered.filter_by(event.value)
+            if event.input is self.focused:  # else it tells of letters typed before the line was left
+                self._filtered.filter_by(event.value)
 
     @on(ResourceTable.Changed)
     def _tell_filter(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query("FilterLine"):
             filter_line.tell(len(event.table.shown), len(event.table.listing.rows))  # type: ignore[attr-defined]
 
-    def on_filter_input_left(self, event: FilterInput.Left) -> None:
+    def action_leave_filter(self, drop: bool) -> None:
         """Back to the rows, with or without the filter."""
-        event.stop()
-        self._filtered.focus()
-        if event.dropped or not self._filtered.filter_text:
+        from screens.widgets.filter_line import FilterInput
+
+        if not drop:  # the last letters' own message may still be on its way
+            self._filtered.filter_by(self.query_one(FilterInput).value)
+        self.set_focus(self._filtered)
+        if drop or not self._filtered.filter_text:
             self.drop_filter(self._filtered)
 
     def drop_filter(self, table: ResourceTable[Any]) -> None:

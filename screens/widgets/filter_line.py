@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input, Static
 
 if TYPE_CHECKING:
@@ -18,23 +16,9 @@ class FilterInput(Input):
     """The input itself: Enter goes to the rows, Esc drops the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "drop", "Clear filter", id="filter.drop"),
-        Binding("enter,down", "keep", "To the rows", id="filter.keep", key_display="⏎"),
+        Binding("escape", "screen.leave_filter(True)", "Clear filter", id="filter.drop"),
+        Binding("enter,down", "screen.leave_filter(False)", "To the rows", id="filter.keep", key_display="⏎"),
     ]
-
-    @dataclass
-    class Left(Message):
-        """The person is done typing; `dropped` if the filter goes."""
-
-        dropped: bool
-
-    def action_drop(self) -> None:
-        """Drop the filter."""
-        self.post_message(self.Left(dropped=True))
-
-    def action_keep(self) -> None:
-        """Keep the filter and go to the rows."""
-        self.post_message(self.Left(dropped=False))
 
 
 class FilterLine(Horizontal):

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
+class SearchBox(Input):
+    """Where the search is typed; Enter gives the keys back before the next key is looked at."""
+
+    async def action_submit(self) -> None:
+        """Keep the search."""
+        assert isinstance(self.parent, LogView)
+        self.parent.keep_search(self.value)
+
+
 class LogView(Vertical):
     """A log with its status line and its search box."""
 
@@ -44,7 +53,7 @@ class LogView(Vertical):
         """Lines, then either the status or the search box."""
         yield LogLines()
         yield Static(classes="log-foot", markup=False)
-        yield Input(placeholder="find: text or regular expression", compact=True, select_on_focus=False)
+        yield SearchBox(placeholder="find: text or regular expression", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         """The status speaks of the lines, so it follows them."""
@@ -71,7 +80,7 @@ class LogView(Vertical):
     def action_search(self) -> None:
         """Opens the search box."""
         self.add_class("-searching")
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))  # at once: the next key is already for the box
 
     def action_end_search(self) -> None:
         """Closes the search box and forgets the search."""
@@ -89,12 +98,11 @@ class LogView(Vertical):
         event.stop()
         self.lines.wanted = event.value
 
-    @on(Input.Submitted)
-    def keep_search(self, event: Input.Submitted) -> None:
-        """Enter keeps the matches and gives the keys back to the lines."""
-        event.stop()
+    def keep_search(self, wanted: str) -> None:
+        """Keep the matches and give the keys back to the lines."""
+        self.lines.wanted = wanted
         self._close()
 
     def _close(self) -> None:
         self.remove_class("-searching")
-        self.lines.focus()
+        self.screen.set_focus(self.lines)

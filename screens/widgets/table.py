@@ -54,7 +54,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="table.open", tooltip="Go into the row under the cursor"),
-        Binding("slash", "filter", "Filter", key_display="/", id="table.filter",
+        Binding("slash", "screen.filter_rows", "Filter", key_display="/", id="table.filter",
                 tooltip="Keep rows that contain the words typed; !word drops those that contain it"),
         Binding("o", "sort", "Sort", id="table.sort", tooltip="Sort by the next column"),
         Binding("O", "reverse", "Reverse", show=False, key_display="O", id="table.reverse",
@@ -99,12 +99,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         def control(self) -> ResourceTable[Any]:
             """The table, so that @on can select by id."""
             return self.table
-
-    @dataclass
-    class FilterAsked(Message):
-        """The filter key: whoever holds the table shows a line to type in."""
-
-        table: ResourceTable[Any]
 
     @dataclass
     class Changed(Message):
@@ -250,10 +244,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         """Tell that the row under the cursor was opened."""
         if self._cursor is not None:
             self.post_message(self.Opened(self, self._cursor))
-
-    def action_filter(self) -> None:
-        """Ask for a line to type the filter in."""
-        self.post_message(self.FilterAsked(self))
 
     def action_sort(self) -> None:
         """Sort by the next visible column that can be sorted."""

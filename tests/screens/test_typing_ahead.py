@@ -1,0 +1,81 @@
+"""Keys that arrive together, as from a paste or over a slow line: posted in a row, without a pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.command import CommandPalette
+from textual.widgets import Input
+
+from console.models.log import LogLine
+from screens.log import LogScreen
+from screens.pods import PodsScreen
+from tests.fakes import FakeSession
+from tests.screens.press import console, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
+
+NAMES = {"/": "slash", ":": "colon", " ": "space"}
+
+
+def type_at_once(app: ConsoleApp, *keys: str) -> None:
+    """Single characters and names of keys."""
+    for key in keys:
+        app.post_message(events.Key(NAMES.get(key, key), key if len(key) == 1 else None))
+
+
+async def test_letters_right_after_the_slash_are_the_filter() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        type_at_once(app, "/", *"llama xyl")
+        await until(pilot, lambda: screen.table.filter_text == "llama xyl")
+        assert app.screen is screen
+        assert session.called("follow_log") == []
+        assert session.called("manifest") == []
+
+
+async def test_keys_after_the_enter_of_a_filter_are_commands_again() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        type_at_once(app, "/", *"nccl", "enter", "down", "space")
+        await until(pilot, lambda: screen.table.marks)
+        assert screen.table.filter_text == "nccl"
+        assert [name for _, name in screen.table.marks] == ["nccl-0412-workload-0-1-x7k1"]
+
+
+async def test_a_main_screen_and_its_filter_at_once() -> None:
+    async with console() as (app, pilot, _):
+        type_at_once(app, "4", "/", *"nccl")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen) and app.screen.table.filter_text == "nccl")
+
+
+async def test_letters_right_after_the_colon_are_the_palettes() -> None:
+    async with console() as (app, pilot, _):
+        theme = app.theme
+        type_at_once(app, ":", *"tCq light")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await until(pilot, lambda: app.screen.query_one(Input).value == "tCq light")
+        assert app.theme == theme
+
+
+async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
+    session = FakeSession(scene())
+    session.logs["default", "nccl-0412-workload-0-0-x7k0"] = [LogLine(1.0, "avg bus bandwidth"), LogLine(2.0, "p")]
+    async with console(session) as (app, pilot, _):
+        app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen) and app.screen.is_mounted)
+        screen = app.screen
+        assert isinstance(screen, LogScreen)
+        await until(pilot, lambda: screen.view.lines.shown == 2)
+        type_at_once(app, "/", *"avg pw")
+        await until(pilot, lambda: screen.view.lines.wanted == "avg pw")
+        assert len(session.called("follow_log")) == 1
+        type_at_once(app, "enter", "p")
+        await until(pilot, lambda: len(session.called("follow_log")) == 2)
