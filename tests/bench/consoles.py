@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 20.0
 CHURN_SECONDS = 20.0
 KEYS = 40
+REST = 5.0
+"""Seconds after the first lists in which nothing is pressed: what is timed is the console at work, not its start."""
 DOWN, PAGE_DOWN, UP, PAGE_UP = b"\x1b[B", b"\x1b[6~", b"\x1b[A", b"\x1b[5~"
 A4 = Path(sys.executable).parent / "a4"
 
@@ -112,5 +114,7 @@ def key_to_paint(kubeconfig: Path, screen: bytes) -> tuple[Paint, ...]:
     with Terminal(program.argv, program.environment) as terminal:
         terminal.wait("the first screen", lambda text: bool(text.strip()), 30)
         terminal.write(screen)
+        terminal.wait("every kind live", lambda text: "● live" in text, 60)
+        share_of_core(terminal, REST)
         terminal.settle(20)
         return keys(terminal, DOWN, UP) + keys(terminal, PAGE_DOWN, PAGE_UP)

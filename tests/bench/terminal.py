@@ -111,7 +111,10 @@ class Terminal:
             ready, _, _ = select.select([self.fd], [], [], QUIET if first else 1.0)
             if not ready:
                 break
-            written.append(os.read(self.fd, 1 << 20))
+            try:
+                written.append(os.read(self.fd, 1 << 20))
+            except OSError:
+                raise RuntimeError(f"{self.argv[0]} ended at key {key!r}; its last screen:\n{self.text()}") from None
             last = time.perf_counter() - start
             first = first or last
         for data in written:
