@@ -6,15 +6,18 @@ A column's key is its JSON key. `a4 LIST --help` prints the keys with their mean
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from screens import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Row = dict[str, Any]
 """One object of a list, by column key."""
+FAULT_WIDTH = 36
+"""Characters of a fault in a table; JSON has all of them."""
 
 
 def plain(value: Any) -> str:
@@ -54,6 +57,19 @@ class Layout:
 def busbw(value: float | None) -> str:
     """GB/s without its unit."""
     return "" if value is None else f"{value:.0f}"
+
+
+def briefly(faults: Sequence[str]) -> str:
+    """The first of the faults, cut to what a table has room for, and how many more there are."""
+    if not faults:
+        return ""
+    more = f" +{len(faults) - 1}" if len(faults) > 1 else ""
+    return shorten(faults[0], FAULT_WIDTH, placeholder=" …") + more
+
+
+def ranks_done(ranks: Sequence[Row]) -> str:
+    """How many of the ranks run or have succeeded."""
+    return f"{sum(rank['phase'] in {'Running', 'Succeeded'} for rank in ranks)}/{len(ranks)}"
 
 
 NAME = Column("name", "its name", "NAME")
@@ -102,7 +118,7 @@ NODES = Layout(
         Column("used", "GPUs requested by its pods", "USED", right=True),
         Column("free", "GPUs a new pod could have now", "FREE", right=True),
         Column("jobs", "JobSets with pods on it", "JOBS"),
-        Column("faults", "what is wrong with it", "FAULTS"),
+        Column("faults", "what is wrong with it", "FAULTS", briefly),
         Column("maintenance_at", "when maintenance is scheduled, seconds since the epoch"),
         Column("last_busbw", "GB/s of its last NCCL health scan", "BUSBW", busbw, right=True),
         Column("version", "kubelet version"),
@@ -171,7 +187,7 @@ JOBS = Layout(
         Column("state", "pending, starting, running, restarting, succeeded, failed or stopping", "STATE"),
         Column("gpus", "GPUs of all its pods", "GPUS", right=True),
         Column("ranks", "its pods: rank, group, pod, node, phase, status, exit_code, restarts", "RANKS",
-               lambda ranks: f"{sum(rank['phase'] == 'Running' for rank in ranks)}/{len(ranks)}", right=True),
+               ranks_done, right=True),
         Column("restarts", "restarts of the whole JobSet", "RESTARTS", right=True),
         Column("max_restarts", "restarts allowed"),
         Column("category", "what kind of thing it waits for"),

@@ -16,7 +16,7 @@ from console.models.node import Node
 from console.models.pod import Container, Pod
 from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, Usage
 from console.models.workload import PodSet, Workload
-from screens.cli.columns import LAYOUTS
+from screens.cli.columns import FAULT_WIDTH, LAYOUTS, briefly, ranks_done
 from screens.cli.jobs import wait_for_end
 from screens.cli.listing import print_rows
 from screens.cli.rows import ROWS
@@ -108,3 +108,18 @@ async def test_a_wait_for_the_end_says_why_it_waits(fleet: Fleet, capsys: pytest
     with pytest.raises(NotFound, match="was deleted before it ended"):
         await end
     assert f"{waiting.name}: pending\n" in said
+
+
+def test_faults_are_short_in_a_table() -> None:
+    long = "NodeStatusUnknown: Kubelet stopped posting node status for longer than anybody waits."
+    assert briefly(()) == ""
+    assert briefly(("repair: running",)) == "repair: running"
+    told = briefly((long, "termination announced"))
+    assert told.startswith("NodeStatusUnknown: ")
+    assert told.endswith(" … +1")
+    assert len(told) <= FAULT_WIDTH + 3
+
+
+def test_ranks_that_succeeded_are_not_missing() -> None:
+    assert ranks_done([{"phase": "Succeeded"}, {"phase": "Succeeded"}]) == "2/2"
+    assert ranks_done([{"phase": "Running"}, {"phase": "Failed"}, {"phase": None}]) == "1/3"
