@@ -2,6 +2,7 @@
 
 State enters at one place, `LiveApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
 asks for goes to the session, and what comes of it returns with the next picture.
+Over 300 lines, because the two are halves of that one way.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from screens.wording import job_ink, job_inks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from textual import events
     from textual.app import ComposeResult
 
     from console.models.link import Link
@@ -57,6 +59,8 @@ class LiveApp(OrderedApp):
         self.settings = settings
         self._connect = connect
         self._session: Session | None = None
+        self.launched: tuple[str, str] | None = None
+        """The job launched last, until the list of jobs has put its cursor there."""
         self._job_inks: dict[str, str] | None = None
 
     @property
@@ -271,6 +275,13 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
         if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
             return False
         return super().check_action(action, parameters)
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key that would change the cluster does nothing in read-only mode."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if binding.action in self.CHANGES_CLUSTER and self.app.settings.read_only:
+                event.stop()
+                self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3, markup=False)
 
     # the way back, hints and tabs
 

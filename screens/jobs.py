@@ -96,6 +96,9 @@ class JobsScreen(LiveScreen):
         ordered = sorted(fleet.jobsets.values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
         rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
+        if self.app.launched in rows:
+            self.table.move_to(self.app.launched)
+            self.app.launched = None
         self._tell_reason()
 
     def on_resize(self, event: events.Resize) -> None:

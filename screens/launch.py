@@ -138,10 +138,14 @@ class LaunchScreen(LiveScreen):
         self._fields = self.session.fields(recipe.id)
         if recipe.id not in self._texts:
             self._texts[recipe.id] = self._first_texts(recipe)
-        self.about.runs = tuple(recipe_words(recipe))
+        self.about.runs = (*self._read_only_words(), *recipe_words(recipe))
         await self._show_form()
         if self.focused is None:  # the keys were in the form that is gone
             self.form.go("name")
+
+    def _read_only_words(self) -> tuple[Run, ...]:
+        words = Run("Read-only: nothing can be launched from here. ", "waits")
+        return (words,) if self.app.settings.read_only else ()
 
     def _first_texts(self, recipe: Recipe) -> dict[str, str]:
         """A free name, and the queue with most room: what nearly everybody would type."""
@@ -295,6 +299,7 @@ class LaunchScreen(LiveScreen):
         if self._recipe is not None:
             self._texts[self._recipe.id] = {**self._texts[self._recipe.id], "name": self._suggest(self._recipe)}
             await self._show_form()
+        self.app.launched = plan.namespace, job
         await self.app.switch_mode("jobs")
         self.app.open_page("job", plan.namespace, job, "nccl" if plan.recipe.startswith("nccl") else "ranks")
 

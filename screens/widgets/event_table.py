@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from console.models.event import Event
 from screens import wording
@@ -10,6 +10,11 @@ from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.models.link import Link
 
 
 def _type(event: Event) -> Run:
@@ -29,6 +34,13 @@ class EventTable(ResourceTable[Event]):
         Column("×", lambda event: Run(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3),
         Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
     )
+
+    def show_rows(self, rows: Mapping[Any, Event], link: Link | None = None) -> None:
+        """Show these; a cursor on the newest event stays on the newest."""
+        newest = self.shown[:1] == [self.cursor]
+        super().show_rows(rows, link)
+        if newest and self.shown[:1] != [self.cursor]:
+            self.action_edge(0)
 
     def row_text(self, row: Event) -> str:
         """Reason, object and message."""

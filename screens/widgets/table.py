@@ -119,6 +119,8 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self.descending = False
         self._cursor: RowKey | None = None
         self._cursor_index = 0
+        self._cursor_before: RowKey | None = None
+        """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
         self._link: Link | None = None
         self._trouble: Notice | None = None
         self._wants: list[int] = []
@@ -428,7 +430,8 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def _settle(self) -> None:
         """Keep the cursor on its row, or near where it was if that is gone, and the rows in view where they were."""
         old = self._cursor_index
-        found = self.listing.index(self._cursor) if self._cursor is not None else None
+        self._cursor_before = key = self._cursor or self._cursor_before
+        found = self.listing.index(key) if key is not None else None
         rows = len(self.shown)
         self.virtual_size = Size(self.size.width, rows + 1)
         index = found if found is not None else min(old, rows - 1)

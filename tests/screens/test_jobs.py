@@ -80,6 +80,20 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         assert llama < old
 
 
+async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        app.launched = ("default", "new-one")
+        screen = await to_jobs(app, pilot)
+        fleet = session.fleet
+        new = replace(fleet.jobsets["default", "big"], name="new-one", uid="uid-new", created=1.0)
+        session.show(jobsets={**fleet.jobsets, new.key: new})
+        await until(pilot, lambda: screen.table.cursor == new.key)
+        await pilot.press("home")
+        session.show(jobsets=dict(session.fleet.jobsets))
+        await pilot.pause()
+        assert screen.table.cursor != new.key
+
+
 async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
     session = FakeSession(queue_scene())
     session.answers["stop_job"] = StopReport("default", "llama", "llama", ("JobSet llama", "Service llama"))
@@ -124,6 +138,8 @@ async def test_read_only_has_no_stop_and_no_shell() -> None:
         await pilot.pause()
         assert app.screen is screen
         assert not session.called("shell")
+        assert "read-only: Stop is off." in toasts(app)
+        assert "read-only: Shell is off." in toasts(app)
         assert "Stop" not in screen_text(app).splitlines()[-1]
 
 

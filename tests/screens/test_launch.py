@@ -8,6 +8,7 @@ import pytest
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.launch import Catalogue
 from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan
+from console.settings import Settings
 from screens.job import JobScreen
 from screens.launch import LaunchScreen
 from screens.modals.launch_look import LaunchLook
@@ -246,3 +247,12 @@ async def test_going_down_the_recipes_makes_a_form_only_where_the_cursor_rests()
         assert made == [RECIPE.id, OTHER.id]
         await pilot.press("escape", "up")
         await until(pilot, lambda: made == [RECIPE.id, OTHER.id, RECIPE.id])
+
+
+async def test_read_only_says_that_nothing_can_be_launched() -> None:
+    settings = Settings(read_only=True)
+    session = session_of()
+    session.settings, session.read_only = settings, True
+    async with console(session, settings=settings) as (app, pilot, _):
+        await to_form(app, pilot)
+        await until(pilot, lambda: "nothing can be launched" in screen_text(app))

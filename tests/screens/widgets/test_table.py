@@ -94,6 +94,15 @@ async def test_when_its_row_goes_the_cursor_stays_near() -> None:
         assert it.chosen == []
 
 
+async def test_the_cursor_returns_with_the_rows_after_a_new_connection() -> None:
+    async with table() as (it, pilot, _):
+        it.show_rows(things("a", "b", "c"), LIVE)
+        await pilot.press("down")
+        it.show_rows({}, LIVE)
+        it.show_rows(things("a", "b", "c"), LIVE)
+        assert it.cursor == ("ns", "b")
+
+
 async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
     async with table() as (it, pilot, _):
         names = [f"n{number:02d}" for number in range(50)]

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+from console.models.event import Event
+from screens.widgets.event_table import EventTable
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class Holder(App[None]):
+    def compose(self) -> ComposeResult:
+        yield EventTable()
+
+
+def told(*numbers: int) -> dict[tuple[str], Event]:
+    return {(str(number),): Event("default", f"e{number}", message=f"event {number}") for number in numbers}
+
+
+async def test_a_cursor_on_the_newest_event_stays_on_the_newest_and_another_on_its_own() -> None:
+    app = Holder()
+    async with app.run_test(size=(80, 10)) as pilot:
+        table = app.query_one(EventTable)
+        table.show_rows(told(2, 1))
+        assert table.cursor == ("2",)
+        table.show_rows(told(3, 2, 1))
+        assert table.cursor == ("3",)
+        table.focus()
+        await pilot.press("down")
+        table.show_rows(told(4, 3, 2, 1))
+        assert table.cursor == ("2",)
