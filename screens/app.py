@@ -68,7 +68,7 @@ class ConsoleApp(LiveApp):
         Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context"),
         Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
-        Binding("q", "quit", "Quit", show=False, id="app.quit"),
+        Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),
     ]  # fmt: skip
 
     def __init__(

@@ -44,7 +44,7 @@ class ActiveBindings(Provider):
                 continue  # arrow keys are no commands
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
-            told = f"{active.tooltip or binding.description} ({key})"
+            told = f"{active.tooltip} ({key})" if active.tooltip else key
             yield active.node, binding.action, binding.description, told
 
     async def _run(self, node: DOMNode, action: str) -> None:

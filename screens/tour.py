@@ -22,6 +22,7 @@ from screens.app import ConsoleApp
 from screens.cli.output import say
 from screens.cli.rows import job_rows, pool_rows, queue_rows, workload_rows
 from screens.job import JobScreen
+from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
@@ -201,7 +202,9 @@ class Guide:
         await self.press("y", "Yes")
         await self.until("the end of everything of the release", self.nothing_left)
         say("   nothing of the release is left")
-        await self.press("3")
+        await self.press("escape", "Back to the jobs")
+        await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
+        await self.settled()
         self.shot("jobs-after")
 
     def nothing_left(self) -> bool:
