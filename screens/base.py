@@ -26,7 +26,7 @@ from screens.widgets.title_bar import Title, TitleBar
 from screens.wording import job_ink, job_inks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from textual import events
     from textual.app import ComposeResult
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from console.models.link import Link
     from console.session import Session
     from console.settings import Settings
+    from screens.widgets.column import RowT
 
+Key = tuple[str, str]
+ALL_NAMESPACES = "all namespaces"
 TICK = 1.0
 """Seconds between repaints of what ages by itself."""
 SLOW = 0.025
@@ -59,6 +62,8 @@ class LiveApp(OrderedApp):
         self.settings = settings
         self._connect = connect
         self._session: Session | None = None
+        self.only_namespace = ""
+        """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
         """The job launched last, until the list of jobs has put its cursor there."""
         self._job_inks: dict[str, str] | None = None
@@ -171,6 +176,11 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
         """Draw that picture."""
         raise NotImplementedError
 
+    def narrowed(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
+        """Those of the namespace that was picked; all of them if none was."""
+        only = self.app.only_namespace
+        return {key: row for key, row in rows.items() if key[0] == only} if only else rows
+
     def tick(self) -> None:
         """Once a second: repaint what ages by itself."""
         self._show_title()
@@ -224,12 +234,14 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
 
     def _show_title(self) -> None:
         app, session = self.app, self.app._session
+        launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
         title = Title(
             tabs=app.TABS,
             here=app.current_mode,
             trail=tuple(page.crumb for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb),
             cluster=session.context if session else app.settings.context,
-            namespace=session.namespace if session else app.settings.namespace,
+            namespace=session.namespace if session and launching else app.only_namespace or ALL_NAMESPACES,
+            narrowed=bool(app.only_namespace),
             practice=app.settings.practice,
             read_only=app.settings.read_only,
             links=self.links(app.fleet),

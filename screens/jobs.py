@@ -93,7 +93,9 @@ class JobsScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Live jobs first, newest first; finished ones below."""
-        ordered = sorted(fleet.jobsets.values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
+        ordered = sorted(
+            self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
+        )
         rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:

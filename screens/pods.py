@@ -77,7 +77,7 @@ class PodsScreen(PodActions):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """All pods."""
-        self.table.show_rows(fleet.pods, fleet.links.get("pods"))
+        self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"))
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs
 

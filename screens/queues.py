@@ -93,6 +93,8 @@ class QueuesScreen(LiveScreen):
                     yield WorkloadLine(workload, position, name or "no queue", _owner(workload, fleet), fleet)
 
     def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
+        if self.app.only_namespace not in {"", workload.namespace}:
+            return False
         if self.only is None:
             return True
         if len(self.only) == 1:

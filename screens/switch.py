@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from screens.base import ALL_NAMESPACES
 from screens.modals.pick import Choice, Pick
 
 if TYPE_CHECKING:
@@ -25,14 +26,23 @@ async def pick_context(screen: LiveScreen) -> None:
 
 
 async def pick_namespace(screen: LiveScreen) -> None:
-    """Ask for a namespace, seen ones first, and act there from now on."""
+    """Ask for a namespace, all of them first; lists are narrowed to it, and launches go there from now on."""
     with screen.report_errors("Could not switch the namespace"):
         session, fleet = screen.session, screen.app.fleet
         objects = (fleet.pods, fleet.jobsets, fleet.local_queues)
         seen = sorted({namespace for kind in objects for namespace, _ in kind} | {session.namespace})
-        choices = [Choice(each, present=each == session.namespace) for each in seen]
+        only = screen.app.only_namespace
+        choices = [
+            Choice(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
+            *(Choice(each, present=each == only) for each in seen),
+        ]
         name = await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
-        if name and name != session.namespace:
+        if not name:
+            return
+        screen.app.only_namespace = "" if name == ALL_NAMESPACES else name
+        if name not in {ALL_NAMESPACES, session.namespace}:
             await session.switch(namespace=name)
-            told = f"Launches go to {name} from now on; lists show every namespace you may read."
-            screen.notify(told, title="Namespace", markup=False)
+        screen.on_screen_resume()
+        lists = "every namespace" if name == ALL_NAMESPACES else name
+        told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
+        screen.notify(told, title="Namespace", markup=False)

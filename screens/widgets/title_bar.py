@@ -36,6 +36,8 @@ class Title:
     """Names of the pages opened from it, outermost first."""
     cluster: str = ""
     namespace: str = ""
+    """Namespace that lists are narrowed to, or the words that they are not."""
+    narrowed: bool = False
     practice: bool = False
     read_only: bool = False
     links: tuple[Link, ...] = ()
@@ -95,32 +97,44 @@ class TitleBar(Inked):
     async def _on_click(self, event: events.Click) -> None:
         left = len(self.NAME)
         for mode, key, name in self.title.tabs:
-            text = self._tab(mode, key, name)
+            text = self._tab(mode, key, name, digits=self._digits)
             if left <= event.x < left + len(text):
                 self.post_message(self.TabPicked(mode))
                 return
             left += len(text)
 
-    def _tab(self, mode: str, key: str, name: str) -> str:
+    _digits = True
+
+    def _tab(self, mode: str, key: str, name: str, *, digits: bool) -> str:
         trail = "".join(f" › {each}" for each in self.title.trail) if mode == self.title.here else ""
-        return f" {key} {name}{trail} " if self.size.width >= 100 else f" {name}{trail} "
+        return f" {key} {name}{trail} " if digits else f" {name}{trail} "
 
     def _left(self, room: int) -> list[tuple[Run, Style]]:
+        """The tabs with their keys, without them if that does not fit, else only the open one."""
+        room -= len(self.NAME)
+        tabs = self._tabs(digits=True)
+        self._digits = sum(cell_len(run.text) for run, _ in tabs) <= room
+        if not self._digits:
+            tabs = self._tabs(digits=False)
+            if sum(cell_len(run.text) for run, _ in tabs) > room:
+                tabs = [pair for pair in tabs if pair[0].ink == "here"]
+        return [(Run(self.NAME, "accent"), self.ground("bar")), *tabs]
+
+    def _tabs(self, *, digits: bool) -> list[tuple[Run, Style]]:
         bar, here = self.ground("bar"), self.ground("here")
-        tabs = [
-            (Run(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
+        return [
+            (Run(self._tab(mode, key, name, digits=digits), "here" if mode == self.title.here else "tab"),
              here if mode == self.title.here else bar)
             for mode, key, name in self.title.tabs
         ]  # fmt: skip
-        if len(self.NAME) + sum(cell_len(run.text) for run, _ in tabs) > room:
-            tabs = [pair for pair in tabs if pair[1] is here]
-        return [(Run(self.NAME, "accent"), bar), *tabs]
 
     def _right(self, width: int) -> list[Run]:
         title = self.title
         runs: list[Run] = []
         if title.practice:
             runs += [Run(" practice cluster ", "found")]
+            if title.namespace and (width >= 100 or (width and title.narrowed)):
+                runs += [Run(f" {title.namespace}", "dim")]
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
             runs += [Run(f"{place} / {title.namespace}" if title.namespace else place, "dim")]

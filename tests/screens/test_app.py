@@ -13,7 +13,7 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
 from screens.help import HelpScreen, key_groups
-from screens.modals.pick import Pick
+from screens.modals.pick import ChoiceTable, Pick
 from screens.pods import PodsScreen
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.title_bar import TitleBar
@@ -180,6 +180,33 @@ async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
         app.screen.query_one(Input).value = "brand-new"
         await pilot.press("enter")
         await until(pilot, lambda: session.called("switch") == [(None, "brand-new")])
+
+
+async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so() -> None:
+    async with console(settings=Settings(practice=True)) as (app, pilot, _):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        title = screen.query_one(TitleBar)
+        assert "all namespaces" in text_of(title)
+        every = len(screen.table.shown)
+        await pilot.press("N")
+        await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
+        assert app.screen.query_one(ChoiceTable).shown[0] == ("all namespaces",)
+        await pilot.press(*"kube-system", "enter")
+        await until(pilot, lambda: {key[0] for key in screen.table.shown} == {"kube-system"})
+        assert "practice cluster  kube-system" in text_of(title)
+        await pilot.press("N")
+        await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.is_mounted)
+        await pilot.press(*"all name", "enter")
+        await until(pilot, lambda: len(screen.table.shown) == every)
+
+
+async def test_tabs_keep_their_digits_while_they_fit() -> None:
+    async with console(size=(80, 24), settings=Settings(practice=True)) as (app, pilot, _):
+        assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(app.screen.query_one(TitleBar))
+        await pilot.resize_terminal(70, 24)
+        await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(app.screen.query_one(TitleBar)))
 
 
 async def test_a_refusal_is_told_with_its_brackets() -> None:
