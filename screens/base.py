@@ -17,6 +17,7 @@ from textual.reactive import reactive
 
 from console.errors import ConsoleError, Unreachable
 from console.models.fleet import Fleet
+from console.models.link import LinkState
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
 from screens.widgets.key_bar import KeyBar, KeyHint
@@ -44,6 +45,9 @@ SLOW = 0.025
 """Seconds that drawing one picture may take at four a second."""
 REST = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""
+LONGEST_REST = 1.0
+FIRST_REST = 0.25
+"""The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
 
 
 class LiveApp(OrderedApp):
@@ -223,7 +227,9 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
         self._show_title()
         self.show_fleet(self.app.fleet)
         cost = monotonic() - start
-        self._rested_at = monotonic() + (REST * cost if cost > SLOW else 0.0)
+        listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
+        rest = min(REST * cost, FIRST_REST if listing else LONGEST_REST)
+        self._rested_at = monotonic() + (rest if cost > SLOW else 0.0)
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble
