@@ -66,7 +66,8 @@ def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     with holder:
         assert holder.stdout is not None
         child = int(holder.stdout.readline())
-        assert is_alive(child)
+        # Before that it is still setpriv, which may not have asked the kernel for the signal yet.
+        wait_until(lambda: Path(f"/proc/{child}/comm").read_text().strip() == "sleep", "the child runs its program")
         os.kill(holder.pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(child), "the child of a killed parent is gone")
 
