@@ -22,6 +22,7 @@ async def pick_context(screen: LiveScreen) -> None:
         name = await screen.app.push_screen_wait(Pick("Which cluster?", choices))
         if name and name != session.context:
             await session.switch(context=name)
+            screen.app.only_namespace = ""  # the other cluster may not have it
             screen.app.refresh_bindings()
 
 

@@ -166,11 +166,13 @@ async def test_another_cluster_is_picked_by_name() -> None:
     session = FakeSession(scene())
     session.answers["contexts"] = [ContextName("test", "c1", "default", True), ContextName("other", "c2", "ml", False)]
     async with console(session) as (app, pilot, _):
+        app.only_namespace = "of-the-first-cluster"
         await pilot.press("C")
         await until(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press(*"oth")
         await pilot.press("enter")
         await until(pilot, lambda: session.called("switch") == [("other", None)])
+        await until(pilot, lambda: app.only_namespace == "")
 
 
 async def test_another_namespace_may_be_one_nobody_uses_yet() -> None:
