@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from getpass import getuser
 from typing import TYPE_CHECKING
 
-from console.errors import NotAllowed, NotFound
+from console.errors import NotFound
 from console.models.access import StopReport
 from console.models.link import LinkState
 from console.watched import WatchedCluster
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from console.cluster.connection import Connection, Kubeconfig
+    from console.cluster.connection import Kubeconfig
     from console.launch import Catalogue, Launcher
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
     from console.models.log import LogLine
@@ -68,35 +68,30 @@ class Session(WatchedCluster):
         asked = (verb, resource, group, namespace, name, subresource)
         until, answer = self._rights.get(asked, (0.0, False))
         if time.monotonic() >= until:
-            answer = await actions.may(self._connected.client, *asked)
+            answer = await actions.may(self.connected.client, *asked)
             self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
         return answer
 
     # things done
 
-    def _changing(self, what: str) -> Connection:
-        if self.read_only:
-            raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
-        return self._connected
-
     async def cordon(self, node: str, *, on: bool = True) -> None:
         """Keep new pods off a node, or let them on again."""
         from console.cluster import actions
 
-        connection = self._changing(f"{'cordon' if on else 'uncordon'} node {node}")
+        connection = self.changing(f"{'cordon' if on else 'uncordon'} node {node}")
         await actions.cordon(connection.client, node, on=on)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go; its Job makes another."""
         from console.cluster import actions
 
-        await actions.delete_pod(self._changing(f"delete pod {name}").client, namespace, name)
+        await actions.delete_pod(self.changing(f"delete pod {name}").client, namespace, name)
 
     async def stop_job(self, namespace: str, name: str) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
         from console.cluster import actions
 
-        connection = self._changing(f"stop {name}")
+        connection = self.changing(f"stop {name}")
         jobset = await actions.read_jobset(connection.client, connection.catalogue, namespace, name)
         if jobset.release:
             with suppress(NotFound):  # made by another chart, or by hand with Helm's labels
@@ -109,7 +104,7 @@ class Session(WatchedCluster):
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
         from console.cluster import actions
 
-        connection = self._connected
+        connection = self.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
 
     # launches
@@ -125,7 +120,7 @@ class Session(WatchedCluster):
         from console.helm import Helm
         from console.launch import Launcher
 
-        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self._connected.client)
+        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self.connected.client)
 
     def recipes(self) -> tuple[Recipe, ...]:
         """What can be launched."""
@@ -161,7 +156,7 @@ class Session(WatchedCluster):
 
     async def launch(self, plan: LaunchPlan) -> str:
         """Launch a plan; the JobSet's name. A failed launch leaves nothing."""
-        self._changing(f"launch {plan.name}")
+        self.changing(f"launch {plan.name}")
         return await self._launcher().launch(plan)
 
     # streams
@@ -181,7 +176,7 @@ class Session(WatchedCluster):
         from console.cluster import logs
 
         wanted = logs.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return logs.follow_log(self._connected.client, wanted)
+        return logs.follow_log(self.connected.client, wanted)
 
     async def exec(
         self,
@@ -196,14 +191,14 @@ class Session(WatchedCluster):
         """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
         from console.cluster import exec as executing
 
-        client = self._changing(f"run a command in pod {pod}").client
+        client = self.changing(f"run a command in pod {pod}").client
         return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
 
     async def shell(self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
         """A shell on this process's terminal, which nobody else may be using; its exit code."""
         from console.cluster import shell
 
-        client = self._changing(f"open a shell in pod {pod}").client
+        client = self.changing(f"open a shell in pod {pod}").client
         return await shell.shell(client, namespace, pod, container=container, argv=argv)
 
     def forward(
@@ -212,7 +207,7 @@ class Session(WatchedCluster):
         """A port of this machine that leads to the pod's; yields its number."""
         from console.cluster import forward
 
-        return forward.forward(self._connected.client, namespace, pod, remote_port, local_port)
+        return forward.forward(self.connected.client, namespace, pod, remote_port, local_port)
 
     async def nccl(self, namespace: str, jobset: str) -> AsyncGenerator[tuple[NcclTest, ...], None]:
         """Tests that a JobSet's rank 0 prints, as they grow, over restarts, until the JobSet has ended."""

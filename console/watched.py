@@ -10,7 +10,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
-from console.errors import TRY_AGAIN, ConsoleError, Unreachable
+from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, Unreachable
 from console.models.link import LinkState
 from console.store import FIELDS, Store
 
@@ -105,17 +105,24 @@ class WatchedCluster:
             self._store.fail(error)
 
     @property
-    def _connected(self) -> Connection:
+    def connected(self) -> Connection:
+        """What reaches the cluster of now; ask for it anew each time, for a switch replaces it."""
         if self._connection is None:
             raise Unreachable("The session is closed.")
         return self._connection
+
+    def changing(self, what: str) -> Connection:
+        """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
+        if self.read_only:
+            raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+        return self.connected
 
     async def _greet(self) -> None:
         """The server's version, as soon as it answers."""
         pause = 0.5
         while not self.server_version:
             try:
-                self.server_version = await self._connected.catalogue.build()
+                self.server_version = await self.connected.catalogue.build()
             except ConsoleError:
                 # The links say why; the version is only decoration.
                 await asyncio.sleep(pause)
@@ -127,7 +134,7 @@ class WatchedCluster:
         from console.cluster.feed import Served
 
         store = self._store
-        async with aclosing(self._connected.feed(kind, self.namespace)) as changes:
+        async with aclosing(self.connected.feed(kind, self.namespace)) as changes:
             async for change in changes:
                 match change:
                     case watch.Changed(key, thing):
