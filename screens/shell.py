@@ -10,7 +10,14 @@ from textual.app import SuspendNotSupported
 from console.errors import ConsoleError
 
 if TYPE_CHECKING:
+    from console.models.ranks import Rank
     from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+
+async def shell_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+    """The same in the pod of a job's rank."""
+    await open_shell(screen, line.jobset.namespace, rank.name)
 
 
 async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: str = "") -> None:

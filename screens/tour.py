@@ -26,6 +26,7 @@ from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
+from screens.widgets.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.job import JobSet
     from console.models.nccl import NcclTest
-    from screens.widgets.nccl_panel import NcclPanel
 
 SIZE = 140, 42
 PATIENCE = 60.0
@@ -147,17 +147,18 @@ class Guide:
         """The table and the curve, row by row."""
         page = self.app.screen
         assert isinstance(page, JobScreen)
+        panel = page.query_one(NcclPanel)
         self.step("b", "The bandwidth of each size as it is measured")
         shown, halved = 0, False
-        while not finished(page.nccl.test):
-            await self.until("the next row", partial(grown, page.nccl, shown))
-            shown = self.tell_rows(page.nccl.test, shown)
+        while not finished(panel.test):
+            await self.until("the next row", partial(grown, panel, shown))
+            shown = self.tell_rows(panel.test, shown)
             if shown >= HALF_WAY and not halved:
                 halved = True
                 await self.settled()
                 self.shot("nccl-running")
-        self.tell_rows(page.nccl.test, shown)
-        test = page.nccl.test
+        self.tell_rows(panel.test, shown)
+        test = panel.test
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
         say(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")

@@ -13,6 +13,8 @@ from textual.strip import Strip
 from screens.widgets.ink import Inked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual import events
 
 
@@ -23,6 +25,16 @@ class Tab(NamedTuple):
     key: str
     title: str
     note: str = ""
+
+
+def _pieces(key: str, title: str, note: str) -> list[tuple[str, str]]:
+    words = f"{title} {note}".strip()
+    texts = [(f" {key} ", "key"), (title, "text"), (f" {note} " if note else " ", "dim")]
+    return texts if words else [(f" {key}", "key")]
+
+
+def _width(parts: Sequence[tuple[Tab, str, str]]) -> int:
+    return sum(len(text) for tab, title, note in parts for text, _ in _pieces(tab.key, title, note)) + len(parts)
 
 
 class TabStrip(Inked):
@@ -40,11 +52,12 @@ class TabStrip(Inked):
         name: str
 
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        parts = []
-        for tab in self.tabs:
-            note = f" {tab.note}" if tab.note else ""
-            parts.append((tab.name, [(f" {tab.key} ", "key"), (tab.title, "text"), (f"{note} ", "dim")]))
-        return parts
+        """What is drawn of each tab: on a narrow line without notes, then of most tabs the key alone."""
+        full = [(tab, tab.title, tab.note) for tab in self.tabs]
+        bare = [(tab, tab.title, "") for tab in self.tabs]
+        keys = [(tab, tab.title if tab.name == self.here else "", "") for tab in self.tabs]
+        fitting = next((each for each in (full, bare) if _width(each) <= self.size.width), keys)
+        return [(tab.name, _pieces(tab.key, title, note)) for tab, title, note in fitting]
 
     def render_line(self, y: int) -> Strip:
         """The tabs, the open one on another ground."""

@@ -15,6 +15,7 @@ from screens.job import JobScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
+from screens.widgets.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         await until("the job's page", lambda: isinstance(app.screen, JobScreen))
         opened = app.screen
         assert isinstance(opened, JobScreen)
+        panel = opened.query_one(NcclPanel)
 
         await until("admission and running ranks", lambda: (found := job()) and found.state is JobState.RUNNING)
         pods = [pod for pod in fleet().pods.values() if pod.jobset == NAME]
@@ -79,10 +81,10 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         first = next(pod for pod in pods if pod.completion_index == 0)
         await pilot.press("b")
         lab.logs.append(NAMESPACE, first.name, "workload", RECORDING.read_text().splitlines())
-        await until("the table", lambda: opened.nccl.test and opened.nccl.test.finished)
-        assert opened.nccl.test is not None
-        assert len(opened.nccl.test.rows) == 14
-        assert opened.nccl.test.avg_busbw == pytest.approx(275.232, abs=0.01)
+        await until("the table", lambda: panel.test and panel.test.finished)
+        assert panel.test is not None
+        assert len(panel.test.rows) == 14
+        assert panel.test.avg_busbw == pytest.approx(275.232, abs=0.01)
 
         await pilot.press("x")
         await until("the question", lambda: isinstance(app.screen, Confirm))

@@ -16,6 +16,8 @@ from screens.job import JobScreen
 from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
+from screens.widgets.log_view import LogView
+from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import queue_scene, replaced, table
@@ -229,8 +231,8 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
 async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         screen = await to_job(app, pilot, "big")
-        await until(pilot, lambda: len(screen.matrix.cells) == 40)
-        assert screen.matrix.display
+        await until(pilot, lambda: len(screen.query_one(RankMatrix).cells) == 40)
+        assert screen.query_one(RankMatrix).display
         await pilot.press("l")
         await until(pilot, lambda: "rank 0 waits for its pod" in screen_text(app))
 
@@ -246,7 +248,7 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "hello 2" in screen_text(app))
-        await until(pilot, lambda: "ended" in screen.log_view.status)
+        await until(pilot, lambda: "ended" in screen.query_one(LogView).status)
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
         await until(pilot, lambda: "second life" in screen_text(app))
         assert "rank 0 goes on in llama-workload-0-0-x7k0-again" in screen_text(app)
@@ -261,7 +263,7 @@ async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
     session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
-        await until(pilot, lambda: "Ask for pods/log" in screen.log_view.status)
+        await until(pilot, lambda: "Ask for pods/log" in screen.query_one(LogView).status)
 
 
 async def test_nccl_tab_fills_and_the_strip_tells_the_peak() -> None:

@@ -1,0 +1,61 @@
+"""What can be done with the chosen rank of a job, whatever tab is in front: an action is a function and a line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from screens.widgets.job_head import rank_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from console.models.ranks import Rank
+    from screens.base import LiveScreen
+    from screens.widgets.job_line import JobLine
+
+    Act = Callable[["LiveScreen", "JobLine", "Rank"], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RankAction:
+    """One action. Its function runs in a worker, so it may ask (`push_screen_wait`) and may take its time."""
+
+    name: str
+    key: str
+    title: str
+    """As the key line and the palette call it."""
+    tooltip: str
+    place: str
+    """ "module:function", imported when the key is pressed; the function takes the page, the job and the rank."""
+    changes: bool = False
+    """Whether it changes the cluster: gone in read-only mode."""
+    running: bool = True
+    """Whether the rank's pod has to run; else it is told why it does not, and the function is not called."""
+    show: bool = True
+    """Whether the key line tells it (the palette and the help always do)."""
+
+    @property
+    def action(self) -> str:
+        """As a binding names it."""
+        return f"on_rank('{self.name}')"
+
+    def refusal(self, rank: Rank) -> str:
+        """Why it cannot be done with that rank now; empty if it can."""
+        if not self.running or rank.phase == "Running":
+            return ""
+        return rank_waits(rank.number, rank.pod) or f"Rank {rank.number} has ended."
+
+    async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
+        """Do it."""
+        module, _, function = self.place.partition(":")
+        await cast("Act", getattr(import_module(module), function))(screen, line, rank)
+
+
+RANK_ACTIONS: tuple[RankAction, ...] = (
+    RankAction(
+        "shell", "s", "Shell", "A shell in the pod of the chosen rank", "screens.shell:shell_in_rank", changes=True
+    ),
+)
+"""In the order of the key line."""
