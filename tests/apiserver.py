@@ -18,8 +18,8 @@ import yaml
 from aiohttp import web
 
 from console.cluster.client import Client
-from console.cluster.kubeconfig import Cluster, Target, User
 from console.cluster.login import Login
+from console.cluster.target import Cluster, Target, User
 
 if TYPE_CHECKING:
     import ssl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.cluster.client import Client
 from console.cluster.discovery import Catalogue
 from console.cluster.feed import Served, feed
-from console.cluster.kubeconfig import Kubeconfig, Target, load
+from console.cluster.kubeconfig import Kubeconfig, load
 from console.cluster.login import Login
 from console.cluster.watch import USUAL, Backoff, Change
 from console.parsers.kinds import KINDS
@@ -15,6 +15,8 @@ from console.parsers.kinds import KINDS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+    from console.cluster.target import Target
 
 __all__ = ["Connection", "Kubeconfig", "Served", "load"]
 

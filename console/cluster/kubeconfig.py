@@ -7,13 +7,13 @@ and paths inside a file are relative to it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 import msgspec
 import yaml
 
+from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig
 from console.models.access import ContextName
 
@@ -31,20 +31,8 @@ class Masked(msgspec.Struct, rename="kebab"):
         return []
 
 
-class Secret(str):
-    """Text that is passed on but never shown, not even the beginning of it in a crash report."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "(hidden)"
-
-    def __getitem__(self, key: SupportsIndex | slice) -> Secret:
-        return Secret(super().__getitem__(key))
-
-
-class Cluster(Masked):
-    """How to reach an API server."""
+class _ClusterWire(Masked):
+    """How to reach an API server, as it is written."""
 
     server: str = ""
     certificate_authority: str | None = None
@@ -54,8 +42,8 @@ class Cluster(Masked):
     proxy_url: str | None = None
 
 
-class User(Masked):
-    """How to prove who one is."""
+class _UserWire(Masked):
+    """How to prove who one is, as it is written."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None
@@ -79,12 +67,12 @@ class Context(Masked):
 
 class _NamedCluster(Masked):
     name: str
-    cluster: Cluster | None = None
+    cluster: _ClusterWire | None = None
 
 
 class _NamedUser(Masked):
     name: str
-    user: User | None = None
+    user: _UserWire | None = None
 
 
 class _NamedContext(Masked):
@@ -97,17 +85,6 @@ class _File(Masked):
     users: list[_NamedUser] | None = None
     contexts: list[_NamedContext] | None = None
     current_context: str | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Target:
-    """One context with all that belongs to it, paths made absolute."""
-
-    context: str
-    user_name: str
-    namespace: str
-    cluster: Cluster
-    user: User
 
 
 class Kubeconfig:
@@ -124,9 +101,9 @@ class Kubeconfig:
         """Add what a file says and no file before it said."""
         read = _read(path)
         for cluster in read.clusters or ():
-            self.clusters.setdefault(cluster.name, _absolute(cluster.cluster or Cluster(), path.parent))
+            self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster), path.parent))
         for user in read.users or ():
-            self.users.setdefault(user.name, _absolute(user.user or User(), path.parent))
+            self.users.setdefault(user.name, _absolute(_user(user.user), path.parent))
         for context in read.contexts or ():
             self.contexts.setdefault(context.name, context.context or Context())
         self.current = self.current or read.current_context or ""
@@ -161,6 +138,14 @@ class Kubeconfig:
                 "Choose another context, or write the kubeconfig again.",
             )
         return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
+
+
+def _cluster(wire: _ClusterWire | None) -> Cluster:
+    return Cluster(**msgspec.structs.asdict(wire)) if wire else Cluster()
+
+
+def _user(wire: _UserWire | None) -> User:
+    return User(**msgspec.structs.asdict(wire)) if wire else User()
 
 
 def _absolute(entry: Any, folder: Path) -> Any:

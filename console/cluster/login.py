@@ -11,22 +11,21 @@ import base64
 import binascii
 import ipaddress
 import ssl
-import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from console.cluster.kubeconfig import Secret
+from console.cluster.target import Secret
 from console.errors import BadKubeconfig, NotLoggedIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from console.cluster.kubeconfig import Target, User
     from console.cluster.plugin import Credential
+    from console.cluster.target import Target, User
 
 RENEW_BEFORE = 120.0
 """Seconds before its end at which a token is renewed."""
@@ -204,6 +203,8 @@ def _pem(data: str | None, path: str | None, what: str) -> Secret:
 
 def _load_pair(context: ssl.SSLContext, pem: str) -> None:
     """OpenSSL reads a client certificate from files only, so it lies in one (0600) for that moment."""
+    import tempfile  # costs 5 ms, and many accounts have no certificate
+
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(pem)
         file.flush()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from console.cluster.client import Client
-from console.cluster.kubeconfig import Cluster, Target, User
 from console.cluster.login import Login
+from console.cluster.target import Cluster, Target, User
 from console.helm import Helm
 from console.launch import Catalogue, Launcher
 from console.models.launch import LaunchPlan

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from console.cluster.client import Client
-from console.cluster.kubeconfig import Cluster, Target, User
 from console.cluster.login import Login
+from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
 from tests.apiserver import ApiServer, forbidden, status
 

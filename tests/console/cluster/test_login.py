@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from rich.pretty import pretty_repr
 
-from console.cluster.kubeconfig import Cluster, Target, User
 from console.cluster.login import REREAD_AFTER, Login
+from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig, NotLoggedIn
 from tests.apiserver import ApiServer
 

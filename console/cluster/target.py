@@ -1,0 +1,70 @@
+"""One context of the kubeconfig with all that belongs to it.
+
+Apart from `kubeconfig`, which reads it, so that `a4 proxy` can log in without a YAML reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+
+class Secret(str):
+    """Text that is passed on but never shown, not even the beginning of it in a crash report."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "(hidden)"
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Secret:
+        return Secret(super().__getitem__(key))
+
+
+class _Masked:
+    """Something that may hold a secret: it never shows what it holds."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # crash reports print what locals hold
+        return []
+
+
+@dataclass(repr=False)
+class Cluster(_Masked):
+    """How to reach an API server."""
+
+    server: str = ""
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+
+
+@dataclass(repr=False)
+class User(_Masked):
+    """How to prove who one is."""
+
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    username: str | None = None
+    password: str | None = None
+    exec: dict[str, Any] | None = None
+    auth_provider: dict[str, Any] | None = None
+
+
+@dataclass(repr=False)
+class Target(_Masked):
+    """One context with all that belongs to it, paths made absolute."""
+
+    context: str
+    user_name: str
+    namespace: str
+    cluster: Cluster
+    user: User
