@@ -2,6 +2,9 @@
 {{- define "a4.nodes" -}}{{ max 1 (div (int .Values.gpus) 8) }}{{- end -}}
 {{- define "a4.gpusPerNode" -}}{{ min 8 (int .Values.gpus) }}{{- end -}}
 
+{{- /* Whether Kueue is asked, empty: no. A queue that covers GPUs never admits pods that take none. */ -}}
+{{- define "a4.queued" -}}{{- if and .Values.queue .Values.gpus -}}true{{- end -}}{{- end -}}
+
 {{- define "a4.domain" -}}{{ .Release.Name }}.{{ .Release.Namespace }}.svc.cluster.local{{- end -}}
 {{- define "a4.rank0" -}}{{ .Release.Name }}-workload-0-0.{{ include "a4.domain" . }}{{- end -}}
 

@@ -1,6 +1,6 @@
 {{- define "a4.podAnnotations" -}}
 kubectl.kubernetes.io/default-container: workload
-{{- if and .Values.queue (ne .Values.topology.request "none") }}
+{{- if and (include "a4.queued" .) (ne .Values.topology.request "none") }}
 kueue.x-k8s.io/podset-{{ .Values.topology.request }}-topology: {{ .Values.topology.level | quote }}
 {{- end }}
 {{- if and .Values.network.interfaces (not .Values.network.hostNetwork) }}

@@ -139,15 +139,44 @@ async def test_target_and_avoided_nodes_hold_together() -> None:
 
 async def test_environment_is_text_and_has_no_name_twice() -> None:
     made = await jobset(
-        env={"A": "1", "B": "true", "HF_TOKEN": "plain", "NVTE_UB_SOCKET_IFNAME": None},
-        secrets={"HF_TOKEN": "hub/token"},
+        env={"A": "1", "B": "true", "RUN_NAME": "plain", "NVTE_UB_SOCKET_IFNAME": None},
+        secrets={"HF_TOKEN": "hub/token", "RUN_NAME": "runs/name"},
     )
     names = [entry["name"] for entry in container(made)["env"]]
     assert len(names) == len(set(names))
     variables = environment(made)
     assert (variables["A"], variables["B"]) == ("1", "true")
     assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert variables["RUN_NAME"] == {"secretKeyRef": {"name": "runs", "key": "name"}}
     assert "NVTE_UB_SOCKET_IFNAME" not in variables
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "TOKEN"])
+async def test_a_secret_is_not_given_in_the_open(name: str) -> None:
+    """The console says it, and so does Helm by itself, which reads the same schema; the value is in neither sentence."""
+    plan = LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "hf_abcdef"}})
+    (problem,) = CATALOGUE.problems(plan)
+    assert problem.path == "env"
+    assert "under Secrets" in problem.message
+    with pytest.raises(ConsoleError) as refused:
+        await Helm().render(CATALOGUE.chart, CATALOGUE.chart_values(plan), name="anna", namespace="team")
+    for told in (problem.message, str(refused.value)):
+        assert name in told
+        assert "hf_abcdef" not in told
+
+
+@pytest.mark.parametrize("name", ["TOKENIZER_PATH", "TOKENIZERS_PARALLELISM", "KEYS", "MAX_TOKENS"])
+def test_words_that_only_sound_secret_are_variables(name: str) -> None:
+    assert CATALOGUE.problems(LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "x"}})) == ()
+
+
+async def test_without_gpus_the_queue_is_not_asked() -> None:
+    """A ClusterQueue of GPUs never admits pods that take none."""
+    made = await jobset("qwen3-download", queue="a4", topology={"request": "preferred"})
+    assert not [label for label in made["metadata"]["labels"] if "kueue" in label]
+    assert not [name for name in pod_annotations(made) if "kueue" in name]
+    with_gpus = await jobset("qwen3-download", queue="a4", gpus=8)
+    assert with_gpus["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a4"
 
 
 async def test_nccl_sizes_reach_the_launcher_of_nccl_only() -> None:
