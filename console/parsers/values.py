@@ -134,9 +134,8 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
     given = "" if part.get("x-secret") or part.get("x-choices") == "secrets" else _given(value)
     if _is_reserved(error):
-        return (
-            f"{part['title']}: {value} {error.schema.get('x-rule', 'is set by the chart itself and cannot be given.')}"
-        )
+        names: Any = error.schema
+        return f"{part['title']}: {value} {names.get('x-rule', 'is set by the chart itself and cannot be given.')}"
     if error.validator == "required":
         missing = [name for name in expected if name not in value]
         return f"{title} must have {', '.join(missing)}{given}."

@@ -153,7 +153,7 @@ async def test_environment_is_text_and_has_no_name_twice() -> None:
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "TOKEN"])
 async def test_a_secret_is_not_given_in_the_open(name: str) -> None:
-    """The console says it, and so does Helm by itself, which reads the same schema; the value is in neither sentence."""
+    """The console says it, and so does Helm, which reads the same schema; the value is in neither sentence."""
     plan = LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "hf_abcdef"}})
     (problem,) = CATALOGUE.problems(plan)
     assert problem.path == "env"
