@@ -12,7 +12,10 @@ ConsoleError                 what failed and why; `hint` is the next thing to do
 ├── Unreachable              no answer: network, TLS, DNS, time-out
 ├── Unreadable               something answered with what cannot be understood
 ├── ReleaseFailed            Helm could not render, install or remove a release
-└── ProgramFailed            a command in a pod ended with an error
+├── ProgramFailed            a command in a pod ended with an error
+├── CopyFailed               a copy ended early; what it has is kept for the next try
+├── HostKeyChanged           a pod's SSH host key is not the known one, and nothing explains it
+└── KeyRefused               the SSH server of a pod takes none of the person's keys
 """
 
 from __future__ import annotations
@@ -109,3 +112,19 @@ class ProgramFailed(ConsoleError):
     def __init__(self, message: str, hint: str = "", *, code: int = 1) -> None:
         super().__init__(message, hint)
         self.code = code
+
+
+class CopyFailed(ConsoleError):
+    """A copy ended early; what it has is kept for the next try. `code` is the exit code of what failed, if any."""
+
+    def __init__(self, message: str, hint: str = "", *, code: int = 0) -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
+class HostKeyChanged(ConsoleError):
+    """A pod's SSH host key is not the one that is known, and nothing that happened to the pod explains it."""
+
+
+class KeyRefused(ConsoleError):
+    """The SSH server of a pod takes none of the person's keys."""
