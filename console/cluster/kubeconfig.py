@@ -18,6 +18,8 @@ from console.errors import BadKubeconfig
 from console.models.access import ContextName
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PRACTICE = "a4.console/practice"
+"""The extension by which a practice cluster's entry tells what it is."""
 _GET_ONE = "Run `gcloud container clusters get-credentials CLUSTER --location LOCATION`, or try `a4 --demo`."
 
 
@@ -40,6 +42,7 @@ class _ClusterWire(Masked):
     insecure_skip_tls_verify: bool | None = None
     tls_server_name: str | None = None
     proxy_url: str | None = None
+    extensions: list[dict[str, Any]] | None = None
 
 
 class _UserWire(Masked):
@@ -101,7 +104,7 @@ class Kubeconfig:
         """Add what a file says and no file before it said."""
         read = _read(path)
         for cluster in read.clusters or ():
-            self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster), path.parent))
+            self.clusters.setdefault(cluster.name, _absolute(_cluster(cluster.cluster, path.parent), path.parent))
         for user in read.users or ():
             self.users.setdefault(user.name, _absolute(_user(user.user), path.parent))
         for context in read.contexts or ():
@@ -140,8 +143,10 @@ class Kubeconfig:
         return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
 
 
-def _cluster(wire: _ClusterWire | None) -> Cluster:
-    return Cluster(**msgspec.structs.asdict(wire)) if wire else Cluster()
+def _cluster(wire: _ClusterWire | None, folder: Path) -> Cluster:
+    written = msgspec.structs.asdict(wire) if wire else {}
+    practice = any(each.get("name") == PRACTICE for each in written.pop("extensions", None) or ())
+    return Cluster(**written, practice_folder=folder if practice else None)
 
 
 def _user(wire: _UserWire | None) -> User:

@@ -6,7 +6,10 @@ Apart from `kubeconfig`, which reads it, so that `a4 proxy` can log in without a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Secret(str):
@@ -41,6 +44,8 @@ class Cluster(_Masked):
     insecure_skip_tls_verify: bool | None = None
     tls_server_name: str | None = None
     proxy_url: str | None = None
+    practice_folder: Path | None = None
+    """Where a practice cluster keeps what goes with it; None: it is a real one."""
 
 
 @dataclass(repr=False)

@@ -156,7 +156,11 @@ def write_kubeconfig(path: Path, url: str, authority: bytes, account: Account, n
         "clusters": [
             {
                 "name": "practice",
-                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()},
+                "cluster": {
+                    "server": url,
+                    "certificate-authority-data": base64.b64encode(authority).decode(),
+                    "extensions": [{"name": "a4.console/practice", "extension": {"kind": "Practice"}}],
+                },
             }
         ],
         "users": [{"name": account.name, "user": {"token": account.token}}],
