@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console import assets
 from console.errors import BadInput, NotFound, Unreadable
 from console.helm import RECIPE_LABEL, Helm, kind_and_name
+from console.models.confidential import confidential_problems
 from console.models.fit import fit_notes, fit_problems
 from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value
 from console.models.values import merge, overlay
 from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes, recipe_launchers
-from console.parsers.values import check_values, misplaced_nulls, parse_sets
+from console.parsers.values import ValuesChecker, parse_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,14 +32,33 @@ _COMMON = ("run.sh", "prepare.sh", "steps.sh")
 """Launchers that every recipe has beside its own."""
 
 
+Problems = tuple[FieldProblem, ...]
+
+
 @dataclass(frozen=True, slots=True)
+class _RecipeForm:
+    """What the schema says of one recipe."""
+
+    recipe: str
+    fields: tuple[Field, ...]
+    paths: frozenset[str]
+    defaults: dict[str, Value]
+
+
+@dataclass(frozen=True, eq=False)
 class Catalogue:
-    """What can be launched: the chart's schema and the launchers, read once; no cluster is needed."""
+    """What can be launched: the chart's schema and the launchers, read once; no cluster is needed.
+
+    Not slotted: what a form asks for on every key is worked out once and kept.
+    """
 
     chart: Path
     schema: Schema
     launchers: Mapping[str, str]
     """File name -> text."""
+    _forms: dict[str, _RecipeForm] = field(default_factory=dict, repr=False)
+    _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)
+    """The plan that was judged last, by recipe: its notes are asked for right after its problems."""
 
     @classmethod
     def load(cls) -> Catalogue:
@@ -51,9 +73,18 @@ class Catalogue:
         scripts = sorted(path for path in assets.launchers().iterdir() if path.suffix in {".sh", ".py"})
         return cls(chart, schema, {path.name: path.read_text() for path in scripts})
 
+    @cached_property
+    def checker(self) -> ValuesChecker:
+        """The schema, ready to check values."""
+        return ValuesChecker(self.schema)
+
+    @cached_property
+    def _recipes(self) -> tuple[Recipe, ...]:
+        return parse_recipes(self.schema)
+
     def recipes(self) -> tuple[Recipe, ...]:
         """Every recipe, in the order they are offered."""
-        return parse_recipes(self.schema)
+        return self._recipes
 
     def recipe(self, word: str) -> Recipe:
         """The recipe with that id or code (W03), in any case."""
@@ -63,39 +94,53 @@ class Catalogue:
         known = ", ".join(recipe.id for recipe in self.recipes())
         raise BadInput(f"There is no recipe {word}.", f"There are: {known}.")
 
+    def _form(self, recipe: str) -> _RecipeForm:
+        known = self.recipe(recipe).id
+        if known not in self._forms:
+            fields = parse_fields(self.schema, known)
+            defaults = merge(parse_defaults(self.schema), recipe_changes(self.schema, known))
+            self._forms[known] = _RecipeForm(known, fields, frozenset(each.path for each in fields), defaults)
+        return self._forms[known]
+
     def fields(self, recipe: str) -> tuple[Field, ...]:
         """What the form of a recipe asks for."""
-        return parse_fields(self.schema, self.recipe(recipe).id)
+        return self._form(recipe).fields
 
     def defaults(self, recipe: str) -> dict[str, Value]:
         """All values of a recipe that nobody has changed, nested."""
-        return merge(parse_defaults(self.schema), recipe_changes(self.schema, self.recipe(recipe).id))
+        return merge(self._form(recipe).defaults, {})
 
-    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """All values of a plan, nested."""
+        return merge(self._form(plan.recipe).defaults, plan.values)
+
+    def problems(self, plan: LaunchPlan) -> Problems:
         """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
-        found = [
-            FieldProblem(path, message)
-            for path, message in (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
-            if message
-        ]
-        found += misplaced_nulls(self.schema, plan.values)
-        values = merge(self.defaults(plan.recipe), plan.values)
-        found += check_values(self.schema, values)
+        last, problems = self._judged.get(plan.recipe, (None, ()))
+        if last != plan:
+            problems = (*_naming_problems(plan), *self.value_problems(plan.recipe, plan.values))
+            # A copy, for a caller may go on to change what it passed.
+            self._judged[plan.recipe] = replace(plan, values=deepcopy(dict(plan.values))), problems
+        return problems
+
+    def value_problems(self, recipe: str, changes: Mapping[str, Value]) -> Problems:
+        """What is wrong with changes of a recipe's defaults; names of the launch are another matter."""
+        form = self._form(recipe)
+        found = list(self.checker.misplaced_nulls(changes))
+        values = merge(form.defaults, changes)
+        found += self.checker.problems(values)
+        found += confidential_problems(changes)
         if not found:
             # Only values that are sound by themselves can be held against each other.
-            recipe = self.recipe(plan.recipe).id
-            found += fit_problems(recipe, self._paths(recipe), values)
+            found += fit_problems(form.recipe, form.paths, values)
         return tuple(found)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems."""
         if self.problems(plan):
             return ()
-        recipe = self.recipe(plan.recipe).id
-        return fit_notes(recipe, self._paths(recipe), merge(self.defaults(recipe), plan.values))
-
-    def _paths(self, recipe: str) -> set[str]:
-        return {field.path for field in self.fields(recipe)}
+        form = self._form(plan.recipe)
+        return fit_notes(form.recipe, form.paths, merge(form.defaults, plan.values))
 
     def require_sound(self, plan: LaunchPlan) -> None:
         """Raise BadInput, with every problem in it, unless there is none."""
@@ -179,6 +224,11 @@ class Launcher:
         """What a release was launched with, without the launchers: a plan's values, to launch again."""
         found = await self.helm.values(name=name, namespace=namespace)
         return {path: value for path, value in found.items() if path != "launchers"}
+
+
+def _naming_problems(plan: LaunchPlan) -> list[FieldProblem]:
+    said = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
+    return [FieldProblem(path, message) for path, message in said if message]
 
 
 def name_problem(name: str) -> str:

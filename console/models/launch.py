@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from enum import StrEnum
 
 from console.errors import BadInput
@@ -91,6 +92,8 @@ class FieldProblem:
     """A field's path, "name" or "namespace"; empty: the values as a whole."""
     message: str
     """One sentence."""
+    keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)
+    """The way on into the field's value to where the fault lies: ("NCCL_DEBUG",), or (2, "key") of the third row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +190,12 @@ def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str
             problems.append(FieldProblem(field.path, error.message))
             continue
         if value != field.default:
-            put(values, field.path, _difference(field.default, value))
+            put(values, field.path, difference(field.default, value))
     return values, tuple(problems)
 
 
-def _difference(default: Value, value: Value) -> Value:
-    """Only the names of a map that differ, as Helm lays values over each other; anything else whole."""
+def difference(default: Value, value: Value) -> Value:
+    """What a value changes of a default: of a map the names that differ, as Helm lays values over each other."""
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return value
     different: dict[str, Value] = {name: item for name, item in value.items() if default.get(name) != item}

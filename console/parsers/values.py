@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
+from console.models.confidential import is_confidential
 from console.models.launch import Field, FieldKind, FieldProblem, Value, coerce
 from console.models.values import put
 from console.parsers.schema import Schema, leaves
@@ -25,26 +26,43 @@ _KINDS = {
 }
 
 
-def check_values(schema: Schema, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-    """What is wrong with complete values, at most one sentence a field, in the schema's order."""
-    from jsonschema import Draft202012Validator  # only launching pays for it
+class ValuesChecker:
+    """A schema made ready to check values again and again, as a form does on every key."""
 
-    problems: dict[str, FieldProblem] = {}
-    parts = dict(leaves(schema))
-    for error in Draft202012Validator(schema).iter_errors(values):
-        for problem in _problems(error, schema, parts):
-            problems.setdefault(problem.path, problem)
-    places = {path: place for place, path in enumerate(parts)}
-    return tuple(sorted(problems.values(), key=lambda problem: places.get(problem.path, -1)))
+    def __init__(self, schema: Schema) -> None:
+        from jsonschema import Draft202012Validator  # only launching pays for it
+
+        self._schema = schema
+        self._validator = Draft202012Validator(schema)
+        self._parts = dict(leaves(schema))
+        self._places = {path: place for place, path in enumerate(self._parts)}
+        self._ways = [(path, path.split("."), part) for path, part in self._parts.items()]
+
+    def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+        """What is wrong with complete values, at most one sentence a field, in the schema's order."""
+        found: dict[str, FieldProblem] = {}
+        for error in self._validator.iter_errors(values):
+            for problem in _problems(error, self._schema, self._parts):
+                found.setdefault(problem.path, problem)
+        return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
+
+    def misplaced_nulls(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+        """Values given as null: they remove a name from a map, and mean nothing for any other field."""
+        return tuple(
+            FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
+            for path, way, part in self._ways
+            if _holds_null(changes, way)
+        )
+
+
+def check_values(schema: Schema, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+    """What is wrong with complete values, checked once."""
+    return ValuesChecker(schema).problems(values)
 
 
 def misplaced_nulls(schema: Schema, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-    """Values given as null: they remove a name from a map, and mean nothing for any other field."""
-    return tuple(
-        FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
-        for path, part in leaves(schema)
-        if _holds_null(changes, path.split("."))
-    )
+    """Which values are given as null though they are no names of a map, checked once."""
+    return ValuesChecker(schema).misplaced_nulls(changes)
 
 
 def parse_sets(fields: Sequence[Field], settings: Iterable[str]) -> dict[str, Value]:
@@ -71,7 +89,7 @@ def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str
             name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
             put(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
             return
-    raise BadInput(f"{path} is not a value of this recipe{_nearest(path, [field.path for field in fields])}")
+    raise BadInput(f"{path} is not a value of this recipe{nearest(path, [field.path for field in fields])}")
 
 
 def _entry(values: Mapping[str, Value], path: str) -> dict[str, Value]:
@@ -105,7 +123,7 @@ def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema
     if part is None:
         kind = _KINDS.get(str(error.validator_value), "something else")
         return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
-    return [FieldProblem(path, _sentence(part, error, rest))]
+    return [FieldProblem(path, _sentence(part, error, rest), tuple(rest))]
 
 
 def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
@@ -124,7 +142,7 @@ def _unknown_names(error: ValidationError, schema: Schema, above: str) -> list[F
     given: Any = error.instance
     names = [name for name in given if name not in allowed]
     paths = [f"{above}.{name}" if above else str(name) for name in names]
-    return [FieldProblem(path, f"{path} is not a value of the chart{_nearest(path, known)}") for path in paths]
+    return [FieldProblem(path, f"{path} is not a value of the chart{nearest(path, known)}") for path in paths]
 
 
 def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
@@ -132,7 +150,10 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     value: Any = error.instance
     expected: Any = error.validator_value
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
-    given = "" if part.get("x-secret") or part.get("x-choices") == "secrets" else _given(value)
+    hidden = (
+        part.get("x-secret") or part.get("x-choices") == "secrets" or any(is_confidential(str(key)) for key in rest)
+    )
+    given = "" if hidden else _given(value)
     if _is_reserved(error):
         names: Any = error.schema
         return f"{part['title']}: {value} {names.get('x-rule', 'is set by the chart itself and cannot be given.')}"
@@ -163,7 +184,8 @@ def _inside(rest: Sequence[str | int]) -> str:
     return f",{','.join(words)}," if words else ""
 
 
-def _nearest(path: str, known: Sequence[str]) -> str:
+def nearest(path: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown path: what was meant, if one of the known ones is like it."""
     near = difflib.get_close_matches(path, known, n=1, cutoff=0.7) or [
         one for one in known if one.rpartition(".")[2] == path.rpartition(".")[2]
     ]
