@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -51,6 +51,8 @@ class Process:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
         self._socket = socket
         self._what = what
+        self.code: int | None = None
+        """Exit code; None until it has ended."""
 
     async def write(self, data: bytes) -> None:
         """Send input; nothing if the command has ended."""
@@ -69,27 +71,32 @@ class Process:
         with suppress(ConnectionError, aiohttp.ClientError):
             await self._socket.send_bytes(bytes([RESIZE]) + size)
 
-    async def wait(self, on_output: Output) -> int:
-        """Pass on the output until the command ends; its exit code. Raises ProgramFailed if it could not run."""
+    async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
+        """1 (output) or 2 (errors) and the bytes, as they come; then `code` is its exit code.
+
+        Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
+        connection broke off.
+        """
         status = b""
         async for message in self._socket:
-            if message.type is aiohttp.WSMsgType.TEXT:
-                data = message.data.encode()
-            elif message.type is aiohttp.WSMsgType.BINARY:
-                data = message.data
-            else:
-                continue
-            if not data:
+            data = message.data.encode() if message.type is aiohttp.WSMsgType.TEXT else message.data
+            if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY) or not data:
                 continue
             if data[0] in (STDOUT, STDERR) and len(data) > 1:
-                on_output(data[0], data[1:])
+                yield data[0], data[1:]
             elif data[0] == STATUS:
                 status += data[1:]
         if not status:
             raise Unreachable(
                 f"The connection to {self._what} broke off before it ended.", "What it did until then is done."
             )
-        return exit_code(status, self._what)
+        self.code = exit_code(status, self._what)
+
+    async def wait(self, on_output: Output) -> int:
+        """Pass on the output until the command ends; its exit code. Raises as `output` does."""
+        async for channel, data in self.output():
+            on_output(channel, data)
+        return self.code or 0
 
 
 _EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
@@ -123,6 +130,41 @@ def exec_params(container: str, argv: Sequence[str], *, tty: bool, stdin: bool) 
     return params + ([("container", container)] if container else [])
 
 
+@asynccontextmanager
+async def started(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    *,
+    container: str = "",
+    stdin: bytes | AsyncIterator[bytes] | None = None,
+    what: str = "",
+) -> AsyncIterator[Process]:
+    """A command that runs, fed with `stdin`; leaving the block ends it. Raises Refused and its kin, Unreachable.
+
+    `what` names it in errors, where the command itself says too little or too much.
+    """
+    what = what or f"`{' '.join(argv)}` in pod {pod}"
+    async with client.websocket(
+        pod_path(namespace, pod, "exec"),
+        doing=f"run {what}",
+        params=exec_params(container, argv, tty=False, stdin=stdin is not None),
+        protocols=PROTOCOLS,
+    ) as socket:
+        process = Process(socket, what)
+        feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
+        if feeding:
+            feeding.add_done_callback(lambda fed: _stop_starving(fed, socket))
+        try:
+            yield process
+        finally:
+            if feeding:
+                feeding.cancel()
+                with suppress(asyncio.CancelledError):
+                    await feeding
+
+
 async def run(
     client: Client,
     namespace: str,
@@ -134,22 +176,14 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
 ) -> int:
     """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable."""
-    what = f"`{' '.join(argv)}` in pod {pod}"
-    async with client.websocket(
-        pod_path(namespace, pod, "exec"),
-        doing=f"run {what}",
-        params=exec_params(container, argv, tty=False, stdin=stdin is not None),
-        protocols=PROTOCOLS,
-    ) as socket:
-        process = Process(socket, what)
-        feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
-        try:
-            return await process.wait(on_output)
-        finally:
-            if feeding:
-                feeding.cancel()
-                with suppress(asyncio.CancelledError):
-                    await feeding
+    async with started(client, namespace, pod, argv, container=container, stdin=stdin) as process:
+        return await process.wait(on_output)
+
+
+def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:
+    """A command whose input cannot be read any further would wait for it for ever."""
+    if not fed.cancelled() and fed.exception() is not None:
+        asyncio.ensure_future(socket.close())  # noqa: RUF006 - the socket is closed by its owner at the latest
 
 
 async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:

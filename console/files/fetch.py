@@ -1,0 +1,227 @@
+"""From a container to this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, CopyFailed, NotFound
+from console.files import local
+from console.files.tarring import Unpacking
+from console.models.copying import CopyProblem, CopyReport, Entry, EntryKind, Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from console.files.meter import Meter
+    from console.files.pod_files import PodFiles
+
+BIG = 32 << 20
+"""Bytes from which a file of a folder is copied by itself, so that it can be gone on with; smaller ones go together."""
+_BATCH = 256
+"""Files whose sums are asked for at a time."""
+
+
+class Fetch:
+    """One copy of a file or a folder."""
+
+    def __init__(self, files: PodFiles, meter: Meter) -> None:
+        self._files, self._meter = files, meter
+        self._problems: list[CopyProblem] = []
+        self._proof = Proof.SHA256
+
+    async def run(self, source: str, target: str) -> CopyReport:
+        """Copy `source` of the container to `target`, as `cp -a` would: into it, if it is a folder."""
+        began = time.monotonic()
+        spot = await self._files.look(source)
+        if spot.kind is None:
+            raise NotFound(f"There is no {source} in {self._files.where}.")
+        if spot.kind is EntryKind.OTHER:
+            raise CopyFailed(f"{source} in {self._files.where} is a device, pipe or socket: it has no content.")
+        name = spot.name or self._files.where.replace(" ", "-")
+        final = await asyncio.to_thread(local.final_path, target, name, folder=spot.folder)
+        if spot.folder:
+            entries = await self._folder(spot.path, final)
+        else:
+            entries = [Entry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
+            self._meter.total, self._meter.all_files = spot.size, 1
+            await self._file(entries[0], spot.path, final)
+        there = [each for each in entries if each.file]
+        return CopyReport(
+            source, str(final), self._meter.files, sum(each.size for each in there), self._meter.resumed,
+            time.monotonic() - began, self._files.way, self._proof, problems=tuple(self._problems),
+        )  # fmt: skip
+
+    # one file
+
+    async def _file(self, entry: Entry, path: str, final: Path) -> None:
+        """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
+        for second in (False, True):
+            part = local.Part(final, entry)
+            have = await asyncio.to_thread(part.have)
+            await asyncio.to_thread(local.check_space, final.parent, entry.size - have)
+            self._meter.there(have, whole=False)
+            shrunk = await self._receive(part, path, entry)
+            if shrunk or await self._proved(part.path, path):
+                break
+            now = await self._files.look(path)
+            if (now.size, now.modified) != (entry.size, entry.modified):
+                self._problems.append(CopyProblem(entry.path or path, "It changed while it was copied."))
+                break
+            await asyncio.to_thread(part.drop)
+            self._meter.done -= entry.size
+            if second:
+                raise CopyFailed(f"{path} arrived damaged twice: its sum is another one than in the container.")
+        await asyncio.to_thread(part.finish)
+        self._meter.finished()
+
+    async def _receive(self, part: local.Part, path: str, entry: Entry) -> bool:
+        """Fill the part; whether the file has become shorter than it was."""
+        shrunk = False
+
+        async def attempt() -> bool:
+            nonlocal shrunk
+            offset = await asyncio.to_thread(part.have)
+            if offset >= entry.size:
+                await asyncio.to_thread(part.flush)  # an empty file too
+                return True
+            self._meter.tell(path)
+            try:
+                async with aclosing(self._files.read(path, offset, entry.size - offset)) as chunks:
+                    async for data in chunks:
+                        self._meter.add(len(data))
+                        if part.add(data):
+                            await asyncio.to_thread(part.flush)
+            finally:
+                await asyncio.to_thread(part.flush)
+            if await asyncio.to_thread(part.have) == offset and await self._files.size(path) <= offset:
+                self._problems.append(CopyProblem(entry.path or path, "It became shorter while it was copied."))
+                shrunk = True
+            return shrunk
+
+        await self._meter.insist(path, attempt)
+        return shrunk
+
+    async def _proved(self, mine: Path, path: str) -> bool:
+        self._meter.tell("comparing checksums")
+        folder, name = posixpath.split(path)
+        theirs = await self._files.sha256(folder, [name])
+        if not theirs:
+            self._proof = Proof.SIZE
+            return True
+        return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
+
+    # a folder
+
+    async def _folder(self, top: str, final: Path) -> list[Entry]:
+        entries, self._problems[:] = await self._files.tree(top)
+        entries = [each for each in entries if local.inside(each.path) and not local.is_part(each.path)]
+        files = [each for each in entries if each.file]
+        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        await asyncio.to_thread(self._make_folders, final, entries)
+        missing, present = await asyncio.to_thread(_compare, final, files)
+        for entry in present:
+            self._meter.there(entry.size, whole=True)
+        await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
+        small = [each for each in missing if each.size < BIG]
+        if len(small) > 1:
+            await self._together(top, final, small)
+            missing, _ = await asyncio.to_thread(_compare, final, missing)
+        for entry in missing:
+            await self._singly(entry, top, final)
+        for entry in await self._differing(top, final, [each for each in files if each not in missing]):
+            self._meter.done -= entry.size
+            self._meter.files -= 1
+            await self._singly(entry, top, final)
+        await asyncio.to_thread(self._finish_folders, final, entries)
+        return entries
+
+    def _make_folders(self, final: Path, entries: Sequence[Entry]) -> None:
+        with local.told(final):
+            final.mkdir(exist_ok=True)
+        for entry in entries:
+            try:
+                if entry.kind is EntryKind.FOLDER and entry.path:
+                    path = local.place_for(final, entry.path)
+                    with local.told(path):
+                        path.mkdir(exist_ok=True)
+                elif entry.kind is EntryKind.LINK:
+                    local.link(final, entry)
+            except CopyFailed as error:
+                self._problems.append(CopyProblem(entry.path, str(error)))
+
+    def _finish_folders(self, final: Path, entries: Sequence[Entry]) -> None:
+        for entry in reversed([each for each in entries if each.kind is EntryKind.FOLDER]):
+            path = final / entry.path
+            with local.told(path):
+                if path.is_dir() and not path.is_symlink():
+                    path.chmod(entry.mode & 0o777)
+
+    async def _together(self, top: str, final: Path, entries: Sequence[Entry]) -> None:
+        """Small files in one stream; those that it does not bring are left to be copied singly."""
+        sizes = {each.path: each for each in entries}
+        seen: dict[str, int] = {}
+
+        def wrote(path: str, size: int) -> None:
+            seen[path] = seen.get(path, 0) + size
+            self._meter.tell(path)
+            self._meter.add(size)
+
+        unpacking = Unpacking(final, sizes, wrote)
+
+        async def attempt() -> bool:
+            wanted = [path for path in sizes if path not in unpacking.made]
+            if wanted:
+                async with aclosing(self._files.pack(top, wanted)) as chunks:
+                    await unpacking.run(chunks)
+            return True
+
+        try:
+            await self._meter.insist(top, attempt)
+        finally:
+            self._meter.done -= sum(size for path, size in seen.items() if path not in unpacking.made)
+        self._meter.files += len(unpacking.made)
+        self._problems += unpacking.problems
+
+    async def _singly(self, entry: Entry, top: str, final: Path) -> None:
+        """One file of the folder; why it cannot be had is a problem of that file, not the end of the copy."""
+        try:
+            path = await asyncio.to_thread(local.place_for, final, entry.path)
+            await self._file(entry, posixpath.join(top, entry.path), path)
+        except CopyFailed as error:
+            if "space" in error.hint or isinstance(error.__cause__, ConsoleError):
+                raise
+            self._problems.append(CopyProblem(entry.path, str(error)))
+        except ConsoleError as error:
+            if error.exit_code == 4:
+                raise
+            self._problems.append(CopyProblem(entry.path, error.message))
+
+    async def _differing(self, top: str, final: Path, entries: Sequence[Entry]) -> list[Entry]:
+        """Files whose sum is not that of the original."""
+        differing = []
+        for start in range(0, len(entries), _BATCH):
+            batch = entries[start : start + _BATCH]
+            self._meter.tell("comparing checksums")
+            theirs = await self._files.sha256(top, [each.path for each in batch])
+            if not theirs:
+                self._proof = Proof.SIZE
+                return []
+            for entry in batch:
+                mine = await asyncio.to_thread(local.sha256, final / entry.path)
+                if entry.path in theirs and theirs[entry.path] != mine:
+                    differing.append(entry)
+        return differing
+
+
+def _compare(final: Path, files: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Those that have to be copied, and those that are there already by size and time."""
+    missing: list[Entry] = []
+    present: list[Entry] = []
+    for entry in files:
+        (present if entry.same(local.entry_of(final / entry.path, entry.path)) else missing).append(entry)
+    return missing, present

@@ -1,0 +1,254 @@
+"""Files of one container, seen and changed through commands that run in it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from console.errors import ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
+from console.files import scripts
+from console.models.copying import CopyProblem, Entry, EntryKind, Way
+from console.parsers import tree as listing
+
+_LONGEST_COMPLAINT = 4000
+_KILLED = (129, 130, 137, 143)
+"""Exit codes of a program that was ended from outside, as when its pod goes."""
+
+
+class Running(Protocol):
+    """A command that runs."""
+
+    code: int | None
+
+    def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """1 or 2 and bytes, as they come."""
+        ...
+
+
+Start = Callable[..., AbstractAsyncContextManager[Running]]
+"""Called with the words of a command, `stdin` (bytes, chunks or None) and `what`; the block ends the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What is at a path of a container."""
+
+    path: str
+    """Absolute, links resolved."""
+    kind: EntryKind | None
+    """None: nothing yet, but its folder is there."""
+    size: int = 0
+    mode: int = 0o644
+    modified: int = 0
+    free: int | None = None
+    """Free bytes of that file system; None when nobody could say."""
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return posixpath.basename(self.path)
+
+    @property
+    def folder(self) -> bool:
+        """Whether it is one."""
+        return self.kind is EntryKind.FOLDER
+
+
+def safe(path: str) -> str:
+    """The same path, which no program takes for an option. Raises CopyFailed if it cannot be sent."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise CopyFailed(f"The name {path!r} is no UTF-8, so it cannot be named to the container.") from None
+    if "\0" in path:
+        raise CopyFailed("A path cannot hold a zero byte.")
+    return f"./{path}" if path.startswith("-") else path
+
+
+class PodFiles:
+    """By commands only; `way` says so."""
+
+    way = Way.EXEC
+
+    def __init__(self, start: Start, where: str) -> None:
+        self._start = start
+        self.where = where
+        """How errors call the container: `rank 3 of llama-70b`."""
+
+    async def _run(
+        self, script: str, *arguments: str, stdin: bytes | AsyncIterator[bytes] | None = None, what: str, path: str = ""
+    ) -> tuple[bytes, str]:
+        """What a script printed, and what it complained of; raises when it ends badly."""
+        out = bytearray()
+        complaint = ""
+        async with self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process:
+            async for channel, data in process.output():
+                if channel == 1:
+                    out += data
+                else:
+                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+        self._check(process.code, complaint, what, path)
+        return bytes(out), complaint
+
+    def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
+        if code == scripts.MISSING:
+            raise NotFound(f"There is no {path} in {self.where}.")
+        if code == scripts.FORBIDDEN:
+            raise NotAllowed(f"{path} in {self.where} may not be read by the container's user.")
+        if code in _KILLED:
+            raise Unreachable(f"Something ended the copy in {self.where} (exit code {code}).")
+        if code:
+            raise failure(f"Could not {what} in {self.where}", complaint, code)
+
+    async def look(self, path: str) -> Spot:
+        """What is there; NotFound if its folder is missing too."""
+        out, _ = await self._run(scripts.LOOK, safe(path), what=f"look at {path or 'the folder'}", path=path)
+        head, _, rest = out.partition(b"\0\0")
+        try:
+            kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
+        except ValueError:
+            raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
+        known = {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind)
+        if known is None and mode != "0":
+            known = EntryKind.OTHER
+        space = rest.strip()
+        free = int(float(space)) if space.replace(b".", b"").replace(b"e+", b"").isdigit() else None
+        return Spot(absolute, known, int(size), int(mode, 8) & 0o7777, int(float(when)), free)
+
+    async def tree(self, folder: str) -> tuple[list[Entry], list[CopyProblem]]:
+        """Everything below a folder, and what could not be seen or has no content to copy."""
+        out = bytearray()
+        complaint = ""
+        what = f"list {folder}"
+        async with self._start(("sh", "-c", scripts.TREE, "sh", folder), stdin=None, what=what) as process:
+            async for channel, data in process.output():
+                if channel == 1:
+                    out += data
+                else:
+                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+        if process.code == scripts.FORBIDDEN or (process.code and not out):
+            self._check(process.code, complaint, what, folder)
+        problems = [CopyProblem("", line.strip()) for line in complaint.splitlines() if line.strip()]
+        entries = []
+        for entry in listing.tree(bytes(out)):
+            if entry.kind is EntryKind.OTHER:
+                problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
+            elif _unsendable(entry.path):
+                problems.append(CopyProblem(entry.path.encode(errors="replace").decode(), "Its name is no UTF-8."))
+            else:
+                entries.append(entry)
+        return entries, problems
+
+    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """At most `size` bytes from there on."""
+        argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
+        async for data in self._bytes(argv, None, f"read {path}", path):
+            yield data
+
+    async def _bytes(
+        self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        complaint = ""
+        async with self._start(argv, stdin=stdin, what=what) as process:
+            async for channel, data in process.output():
+                if channel == 1:
+                    yield data
+                else:
+                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+        if not (lenient and process.code in (1, 2)):
+            self._check(process.code, complaint, what, path)
+
+    async def size(self, path: str) -> int:
+        """Bytes of a file; 0 if there is none."""
+        out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path)
+        return int(out.strip() or 0)
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
+        """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
+        await self._run(
+            scripts.WRITE,
+            path,
+            str(offset),
+            str(size),
+            stdin=chunks,
+            what=f"write {path}",
+            path=posixpath.dirname(path),
+        )
+
+    async def place(self, part: str, final: str, entry: Entry) -> None:
+        """Give a finished part its mode, time and name."""
+        arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
+        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final)
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path)
+
+    async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
+        """Sums of files below a folder, by name; empty where there is no such program."""
+        found: dict[str, str] = {}
+        try:
+            if len(names) > 1:
+                listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
+                argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
+                out = bytearray()
+                async for data in self._bytes(argv, listed, f"compare {folder}", folder, lenient=True):
+                    out += data
+                found = {name.removeprefix("./"): value for name, value in listing.checksums(bytes(out)).items()}
+            for name in names:
+                if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
+                    out_one, _ = await self._run(
+                        scripts.SUM, posixpath.join(folder, name), what=f"compare {name}", path=name
+                    )
+                    found[name] = out_one.split()[0].decode()
+        except NotFound:
+            return {}
+        return found
+
+    async def pack(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
+        """A tar of these entries of a folder; with tars other than GNU's, of the whole folder."""
+        listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
+        what = f"pack {folder}"
+        try:
+            argv = ("sh", "-c", scripts.PACK, "sh", folder, str(len(listed)))
+            async for data in self._bytes(argv, listed, what, folder, lenient=True):
+                yield data
+        except CopyFailed as error:
+            if error.code != scripts.NOT_GNU:
+                raise
+        else:
+            return
+        async for data in self._bytes(("sh", "-c", scripts.PACK_ALL, "sh", folder), None, what, folder, lenient=True):
+            yield data
+
+    async def unpack(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
+        """Unpack a tar of that many bytes into a folder, which is made."""
+        await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
+
+    async def merge(self, folder: str, final: str) -> None:
+        """Move all of a folder to its final place, over what is there."""
+        await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+
+
+def _unsendable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def failure(what: str, complaint: str, code: int) -> ConsoleError:
+    """A script's failure in words; its last complaint says why."""
+    why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
+    hint = ""
+    if "No space left" in complaint:
+        hint = "Free some space there; the same command then goes on where it ended."
+    elif "Permission denied" in complaint or "Read-only file system" in complaint:
+        hint = "Choose a folder that the container's user may write, such as /tmp."
+    elif "not found" in complaint:
+        hint = "The image lacks a program that copying needs (sh, head, tail, tar)."
+    return CopyFailed(f"{what}: {why.rstrip('.')}.", hint, code=code)

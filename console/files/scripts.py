@@ -1,0 +1,113 @@
+"""What is run in a container for a copy: plain `sh` with the programs that GNU and busybox images both have.
+
+Paths are arguments, never parts of a script, so no name can be a command; and they never begin with a dash. Input has a
+known length and is cut with `head`, because not every server can close a command's input.
+"""
+
+from __future__ import annotations
+
+MISSING, FORBIDDEN = 44, 45
+"""Exit codes of a script that found nothing there, or may not look."""
+NOT_GNU = 46
+"""Exit code of a script that needs GNU's programs and found others."""
+
+_PATH = """p=$1
+case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; "") p=. ;; esac
+"""
+
+LOOK = (
+    _PATH
+    + """
+if [ -d "$p" ]; then
+  cd "$p" || exit 45
+  printf 'd|0|%s|0|%s\\0\\0' "$(stat -c %a . 2>/dev/null || echo 755)" "$(pwd -P)"; at=.
+elif [ -e "$p" ]; then
+  d=$(dirname "$p"); b=$(basename "$p"); l=$(readlink -f "$p" 2>/dev/null || printf '%s' "$p")
+  s=$(stat -L -c '%s|%a|%Y' "$p") || exit 45
+  k=o; [ -f "$p" ] && k=f
+  printf '%s|%s|%s\\0\\0' "$k" "$s" "$l"; at=$d
+else
+  [ -L "$p" ] && exit 44
+  d=$(dirname "$p"); at=$d
+  [ -d "$d" ] || exit 44
+  d=$(cd "$d" && pwd -P) || exit 45
+  printf 'o|0|0|0|%s/%s\\0\\0' "${d%/}" "$(basename "$p")"
+fi
+df -Pk "$at" 2>/dev/null | awk 'NR > 1 { print $4 * 1024 }' | tail -n 1
+"""
+)
+"""One entry with its absolute path, then the free bytes there. A path that is not there but could be is of kind `o`
+and mode 0; one whose folder is missing ends in MISSING."""
+
+TREE = """
+cd "$1" || exit 45
+if find . -maxdepth 0 -printf '' 2>/dev/null; then
+  find . -printf '%y|%s|%m|%T@|%p\\0%l\\0'
+else
+  find . -exec sh -c 'for f; do
+    s=$(stat -c "%F|%s|%a|%Y" "$f") && printf "%s|%s\\0%s\\0" "$s" "$f" "$(readlink "$f" 2>/dev/null)"
+  done' sh {} +
+fi
+"""
+"""Everything below a folder, itself included as `.`; what cannot be read is complained of and left out."""
+
+READ = """
+[ -e "$1" ] || exit 44
+[ -r "$1" ] || exit 45
+if [ "$2" -eq 0 ]; then exec head -c "$3" "$1"; fi
+tail -c "+$(($2 + 1))" "$1" | head -c "$3"
+"""
+
+SIZE = 'if [ -f "$1" ]; then wc -c < "$1"; else echo 0; fi'
+
+WRITE = """
+if [ "$2" -eq 0 ]; then : > "$1" || exit 1; fi
+[ "$(wc -c < "$1")" -eq "$2" ] || { echo "the part that was there has changed" >&2; exit 1; }
+exec head -c "$3" >> "$1"
+"""
+
+PLACE = """
+if [ -d "$2" ] && [ ! -L "$2" ]; then echo "a folder of that name is there" >&2; exit 1; fi
+chmod "$3" "$1" && { touch -d "@$4" "$1" 2>/dev/null || :; } && mv -f "$1" "$2"
+"""
+
+FOLDER = 'mkdir -p "$1"'
+
+REMOVE = 'rm -rf "$1"'
+
+SUMS = """
+command -v sha256sum >/dev/null || exit 44
+cd "$1" || exit 45
+head -c "$2" | xargs -0 sha256sum
+"""
+
+SUM = """
+command -v sha256sum >/dev/null || exit 44
+sha256sum < "$1"
+"""
+
+PACK = """
+cd "$1" || exit 45
+tar --version 2>/dev/null | grep -q GNU || exit 46
+head -c "$2" | tar --null -T - --no-recursion --hard-dereference --ignore-failed-read -cf -
+"""
+
+PACK_ALL = """
+cd "$1" || exit 45
+exec tar -cf - .
+"""
+
+UNPACK = """
+mkdir -p "$1" && cd "$1" || exit 45
+head -c "$2" | tar -xpof -
+"""
+
+MERGE = """
+if [ ! -e "$2" ] && [ ! -L "$2" ]; then exec mv "$1" "$2"; fi
+T=$2; export T; cd "$1" || exit 45
+find . -type d -exec sh -c 'for d; do mkdir -p "$T/$d" || exit 1; done' sh {} + &&
+find . ! -type d -exec sh -c 'for f; do
+  if [ -d "$T/$f" ] && [ ! -L "$T/$f" ]; then echo "$f is a folder there" >&2; exit 1; fi
+  mv -f "$f" "$T/$f" || exit 1
+done' sh {} + && cd / && rm -rf "$1"
+"""

@@ -1,0 +1,133 @@
+"""Copies between this machine and pods: what is named, what there is to copy, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_REMOTE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?):(?P<rank>\d{1,6}|\*|all)?:(?P<path>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """A path in a rank of a job, written `JOB:RANK:PATH`."""
+
+    job: str
+    rank: int | None
+    """None: every rank, written `JOB:all:PATH`."""
+    path: str
+    """Relative paths begin where the container's programs begin; empty is that folder itself."""
+
+    def __str__(self) -> str:
+        return f"{self.job}:{'all' if self.rank is None else self.rank}:{self.path}"
+
+
+def remote_place(text: str) -> RemotePlace | None:
+    """The place in a pod that this names; None for a path of this machine, such as `./a:0:b`."""
+    found = _REMOTE.fullmatch(text)
+    if found is None:
+        return None
+    rank = found["rank"] or ""
+    return RemotePlace(found["job"], int(rank) if rank.isdecimal() else None, found["path"])
+
+
+class EntryKind(StrEnum):
+    """What stands at a path."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    OTHER = "other"
+    """A device, socket or pipe: it has no content to copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing in a tree that is copied."""
+
+    path: str
+    """Relative to the top of the tree, with slashes; empty for the top itself."""
+    kind: EntryKind
+    size: int = 0
+    """Bytes; 0 unless it is a file."""
+    mode: int = 0o644
+    """Permission bits."""
+    modified: int = 0
+    """Seconds since the epoch."""
+    target: str = ""
+    """What a link points to, as written in it."""
+
+    @property
+    def file(self) -> bool:
+        """Whether it has content."""
+        return self.kind is EntryKind.FILE
+
+    def same(self, other: Entry | None) -> bool:
+        """Whether a file looks like that one: size and time of change; links by what they point to."""
+        if other is None or other.kind is not self.kind:
+            return False
+        if self.file:
+            return (self.size, self.modified) == (other.size, other.modified)
+        return self.target == other.target
+
+
+class Way(StrEnum):
+    """How the bytes travel."""
+
+    SFTP = "sftp"
+    EXEC = "exec"
+    """`tar`, `head` and `tail` in the container."""
+
+
+class Proof(StrEnum):
+    """How the copy was compared with the original."""
+
+    SHA256 = "sha256"
+    SIZE = "size and time"
+    """The container has no `sha256sum`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """How far a copy is."""
+
+    done: int = 0
+    """Bytes that are there, those from before included."""
+    total: int = 0
+    files: int = 0
+    """Files that are there."""
+    all_files: int = 0
+    now: str = ""
+    """What is under way: a path, or what is done to all of them."""
+    resumed: int = 0
+    """Bytes of `done` that were there when it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProblem:
+    """One thing that was left out."""
+
+    path: str
+    why: str
+    """A sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What a copy came to."""
+
+    source: str
+    target: str
+    files: int
+    """Files that are there now."""
+    bytes: int
+    """Of those files."""
+    resumed: int
+    """Bytes that had been there before."""
+    seconds: float
+    way: Way
+    proof: Proof
+    note: str = ""
+    """Why it did not go the better way; empty if it did."""
+    problems: tuple[CopyProblem, ...] = ()
