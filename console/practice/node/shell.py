@@ -14,7 +14,7 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.practice.node.standins import write_standins
+from console.practice.node.standins import write_standins, write_state
 from console.practice.objects.refusal import ApiError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Shells:
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
             write_standins(folder, run.place)
+        write_state(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}

@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.practice.programs.mishaps import HUNG
+
 if TYPE_CHECKING:
     from console.practice.programs.script import Place
 
@@ -19,14 +21,73 @@ case "$*" in
 esac
 """
 
+_PS = """#!/bin/sh
+# Lines of `ps aux` for what the pod would run.
+doing="$(cat {state})"
+echo "USER         PID %CPU %MEM COMMAND"
+echo "root           1  0.0  0.0 bash /a4/launchers/run.sh"
+if [ "$doing" != idle ]; then
+    echo "root        1100  0.3  0.1 /usr/bin/python3 /usr/local/bin/torchrun --nproc_per_node {gpus} pretrain_qwen.py"
+    pid=1201
+    while [ "$pid" -lt {last} ]; do
+        echo "root        $pid 99.0  1.2 /usr/bin/python3 -u pretrain_qwen.py --tensor-model-parallel-size 4"
+        pid=$((pid + 1))
+    done
+fi
+"""
+_PGREP = """#!/bin/sh
+for word in "$@"; do pattern="$word"; done
+{ps} | tail -n +2 | grep -E -- "$pattern" | while read -r user pid rest; do echo "$pid"; done
+"""
+_PY_SPY = """#!/bin/sh
+command="$1" output=profile.svg pid=""
+while [ $# -gt 0 ]; do
+    case "$1" in
+        -p|--pid) pid="$2"; shift ;;
+        -o|--output) output="$2"; shift ;;
+    esac
+    shift
+done
+if [ "$command" = --version ]; then echo "py-spy 0.4.1"; exit; fi
+doing="$(cat {state})"
+if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ]; then
+    echo "Error: No such process (os error 3)" >&2
+    exit 1
+fi
+echo "practice cluster: these stacks are made up" >&2
+if [ "$command" = record ]; then exec cp {svg} "$output"; fi
+if [ "$doing" = data ] && [ "$pid" -ne {stuck} ]; then doing=nccl; fi
+exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
+"""
+_FIRST_PID = 1201
+"""Process of the pod's first rank; the others follow."""
+_TRAINING = frozenset({"train", "train-json"})
+
+
+def write_state(folder: Path, place: Place) -> None:
+    """Tell the stand-ins what the pod's program does at the moment: idle, train, nccl or data (it hangs there)."""
+    doing = "idle"
+    steps = place.room.facts.get("steps", {}).get(place.rank)
+    if steps is not None and steps.open in _TRAINING:
+        culprit = place.room.facts.get(HUNG)
+        doing = "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+    (folder / ".bin" / "doing").write_text(doing)
+
 
 def write_standins(folder: Path, place: Place) -> None:
     """Write the stand-ins into ``folder/.bin``, which comes first in the pod's PATH."""
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
+    state, last = shlex.quote(str(bin_folder / "doing")), _FIRST_PID + place.gpus
+    stacks, svg = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy.svg"))
+    # The second rank of a pod is the one that hangs, so that its neighbours can be told from it.
+    stuck = _FIRST_PID + min(1, place.gpus - 1)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}.txt")) for key, end in _ENDINGS.items()}
     scripts = {
         "nvidia-smi": _SMI.format(**files),
+        "ps": _PS.format(state=state, last=last, gpus=place.gpus),
+        "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
+        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, svg=svg),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
     }
     for name, text in scripts.items():

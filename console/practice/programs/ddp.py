@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from console.practice.programs.faults import fault_at, pace
+from console.practice.programs.faults import pace
+from console.practice.programs.mishaps import mishap
 from console.practice.programs.recipes import steps_of
 from console.practice.programs.recordings import lines
-from console.practice.programs.script import Exit, Meet, Say, Wait
+from console.practice.programs.script import Meet, Say, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,19 +42,17 @@ def smoke_test(place: Place) -> Iterator[Step]:
 
 
 def training(place: Place) -> Iterator[Step]:
-    """Replay a recorded training on rank 0, a step every second or two, over and over with steps counted on."""
+    """Replay a recorded training, a step every second or two; every pod prints, under its first rank's label."""
     steps = steps_of(place)
     yield steps.begin("train")
     yield Say(_RECORDED)
     recorded = [line for line in lines("train_ddp.txt") if line.startswith("step ")]
     total = int(place.env.get("A4_TRAIN_ITERATIONS", str(len(recorded))))
-    killed, hang = fault_at(place, "oom"), fault_at(place, "hang")
     seconds = pace(place, 1.5)
+    label = f"[rank{place.rank * place.gpus}]: " if place.nodes > 1 else ""
     for number in range(1, total + 1):
-        yield Wait(10.0**8 if number == hang else seconds)
-        if number == killed and not place.attempt:
-            yield Exit(137, "OOMKilled")
-        if place.rank == 0:
-            line = recorded[min(number, len(recorded)) - 1]
-            yield Say(re.sub(r"step \d+/\d+", f"step {number}/{total}", line))
+        yield Wait(seconds)
+        yield from mishap(place, number)
+        line = recorded[min(number, len(recorded)) - 1]
+        yield Say(label + re.sub(r"step \d+/\d+", f"step {number}/{total}", line))
     yield steps.done("train", seconds * total)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from console.practice.programs.faults import fault_at, pace
+from console.practice.programs.mishaps import ends, mishap
 from console.practice.programs.script import Exit, Meet, Say, Wait
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 _STEP_SECONDS = 2.8
 _TFLOPS = 1180.0
 _RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
-_FOREVER = 10.0**8
+_START_SECONDS = 8.0
+"""What the first iteration takes longer than the others, in iterations."""
 _MADE_UP = "practice cluster: these iteration lines are made up; nothing is trained"
 _MEMORY_GIB = 121.4
 
@@ -89,11 +91,14 @@ def _start_up(place: Place) -> Iterator[Step]:
 
 
 def _quiet(place: Place, over: str) -> Iterator[Step]:
-    yield Say(f"[rank {place.rank * place.gpus}] ready; the last rank prints the iterations")
-    killed = fault_at(place, "oom")
-    if killed is not None and not place.attempt:
-        yield Wait(float(killed))
-        yield Exit(137, "OOMKilled")
+    rank, past = place.rank * place.gpus, 0.0
+    yield Say(f"[rank {rank}] ready; the last rank prints the iterations")
+    yield Wait(pace(place, _STEP_SECONDS) * (1 + _START_SECONDS))
+    yield Say(_memory(rank))
+    for number in ends(place):
+        yield Wait(pace(place, _STEP_SECONDS) * (number - past))
+        past = number
+        yield from mishap(place, number)
     yield Meet(over)
     code = int(place.room.facts[over])
     if code:
@@ -101,22 +106,44 @@ def _quiet(place: Place, over: str) -> Iterator[Step]:
 
 
 def _iterations(place: Place, total: int, line: Line) -> Iterator[Step]:
-    spike, nan, hang, slow = (fault_at(place, kind) for kind in ("spike", "nan", "hang", "slow"))
+    spike, nan, slow = (fault_at(place, kind) for kind in ("spike", "nan", "slow"))
     first = int(place.env.get("A4_TRAIN_FIRST", "1"))
     seconds = pace(place, _STEP_SECONDS)
     for number in range(first, total + 1):
-        if number == hang:
-            yield Wait(_FOREVER)
+        yield from mishap(place, number)
         factor = 1.0 + 0.01 * place.random.random() + (0.35 if slow is not None and number >= slow else 0.0)
-        factor += 8.0 if number == first else 0.0
+        factor += _START_SECONDS if number == first else 0.0
         yield Wait(seconds * factor)
         loss = _loss(number, place)
         if spike is not None and spike <= number < spike + 12:
             loss += 3.5 * math.exp(-(number - spike) / 4)
         lost = nan is not None and number >= nan
         yield Say(line(place, number, total, seconds * factor, None if lost else loss))
-        if number % 1000 == 0:
-            yield Say(f"  saving checkpoint at iteration {number:7d} to /mnt/logs/checkpoint in torch_dist format")
+        if number == first:
+            yield Say(_memory(place.nodes * place.gpus - 1))
+        if number % _save_interval(place) == 0 or number == total:
+            yield from _checkpoint(place, number)
+
+
+def _save_interval(place: Place) -> int:
+    """Return after how many iterations the weights are written."""
+    return max(1, int(place.env.get("A4_SAVE_INTERVAL") or place.env.get("A4_SWIFT_SAVE_INTERVAL") or 1000))
+
+
+def _checkpoint(place: Place, number: int) -> Iterator[Step]:
+    output = place.env.get("A4_OUTPUT_BASEPATH") or place.env.get("A4_SWIFT_SAVE") or "/mnt/logs"
+    yield Say(f"saving checkpoint at iteration {number:7d} to {output}/checkpoint in torch_dist format")
+    yield Wait(pace(place, _STEP_SECONDS) * 2)
+    yield Say(f"  successfully saved checkpoint from iteration {number:7d} to {output}/checkpoint")
+
+
+def _memory(rank: int) -> str:
+    """Return what every pod's first rank tells once, after the first iteration."""
+    kept, most = 61_204.7 + rank, 97_318.4 + rank
+    return (
+        f"[Rank {rank}] (after 1 iterations) memory (MB) | allocated: {kept:.2f} | max allocated: {most:.2f} |"
+        f" reserved: {most + 4096:.2f} | max reserved: {most + 4096:.2f}"
+    )
 
 
 def _loss(number: int, place: Place) -> float:
@@ -135,6 +162,8 @@ def _line(place: Place, number: int, total: int, seconds: float, loss: float | N
     """Return one iteration line; Megatron leaves the loss out when it is NaN."""
     norm = "nan" if loss is None else f"{0.25 + 0.3 * loss / 4 + 0.02 * place.random.random():.3f}"
     shown = "" if loss is None else f" lm loss: {loss:.6E} |"
+    if place.env.get("A4_MODEL_SIZE", "A3B").startswith("A"):
+        shown += f" load_balancing_loss: {1.0 + 0.1 * place.random.random():.6E} |"
     return (
         f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
         f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
@@ -153,7 +182,7 @@ def _swift_line(place: Place, number: int, total: int, seconds: float, loss: flo
         f" elapsed time per iteration (ms): {seconds * 1000:.1f} | memory(GiB): {_MEMORY_GIB:.2f} |"
         f" elapsed time: {_span(number * seconds)} | remaining time: {_span((total - number) * seconds)} |"
         f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{losses}"
-        f" loss scale: 1.0 | grad norm: {0.4 + 0.1 * place.random.random():.3f} |"
+        f" loss scale: 1.0 | grad norm: {_swift_norm(place, loss):.3f} |"
         f" number of skipped iterations: {0:3d} | number of nan iterations: {0 if loss is not None else 1:3d} |"
     )
 
@@ -162,7 +191,7 @@ def _swift_4_line(place: Place, number: int, total: int, seconds: float, loss: f
     """Return one line of ms-swift 4: a dict as Python prints it."""
     values: dict[str, float | str] = {key: round(value, 8) for key, value in _swift_losses(place, loss).items()}
     values |= {
-        "grad_norm": round(0.4 + 0.1 * place.random.random(), 8),
+        "grad_norm": round(_swift_norm(place, loss), 8),
         "learning_rate": _rate(number, total),
         "iteration": f"{number}/{total}",
         "elapsed_time": _span(number * seconds),
@@ -171,6 +200,10 @@ def _swift_4_line(place: Place, number: int, total: int, seconds: float, loss: f
         "train_speed(s/it)": round(seconds, 6),
     }
     return str(values)
+
+
+def _swift_norm(place: Place, loss: float | None) -> float:
+    return math.nan if loss is None else 0.4 + 0.1 * place.random.random()
 
 
 def _swift_losses(place: Place, loss: float | None) -> dict[str, float]:

@@ -19,29 +19,33 @@ class Steps:
 
     def __init__(self) -> None:
         self._number = 0
+        self.open = ""
+        """The step that has begun and not ended."""
 
     def run(self, name: str, *inside: Step) -> Iterator[Step]:
         """Do one step: its line, what it prints and waits for, and how long that took."""
-        self._number += 1
-        yield Say(f"step {self._number} {name}: run")
+        yield self.begin(name)
         seconds = 0.0
         for step in inside:
             if isinstance(step, Wait):
                 seconds += step.seconds
             yield step
-        yield Say(f"step {self._number} {name}: done in {int(seconds)} s")
+        yield self.done(name, seconds)
 
     def begin(self, name: str) -> Say:
         """Return the first line of a step that ends by itself."""
         self._number += 1
+        self.open = name
         return Say(f"step {self._number} {name}: run")
 
     def done(self, name: str, seconds: float) -> Say:
         """Return the last line of a step."""
+        self.open = ""
         return Say(f"step {self._number} {name}: done in {int(seconds)} s")
 
     def failed(self, name: str, code: int) -> Say:
         """Return the last line of a step that went wrong."""
+        self.open = ""
         return Say(f"step {self._number} {name}: failed with exit code {code}")
 
     def skip(self, name: str, why: str) -> Say:
@@ -63,6 +67,8 @@ def launched(recipe: str, body: Program) -> Program:
         for step in body(place):
             if isinstance(step, Exit):
                 code, reason = step.code, step.reason
+                if code and steps.open and not reason:
+                    yield steps.failed(steps.open, code)
                 break
             yield step
         if place.env.get("SLEEP_INFINITY") == "true" and not reason:

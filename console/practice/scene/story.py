@@ -60,7 +60,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
         Job(
             "dpo-a3b", "qwen3-30b-pretrain", 16, "a4", "medium", "li", restarts=3,
             env={"A4_TRAIN_ITERATIONS": "1200"},
-            notes={"a4-practice/fault": "oom:1260:0@0,nan:118@1", "a4-practice/pace": "18"},
+            notes={"a4-practice/fault": "oom:70:0@0,nan:118@1", "a4-practice/pace": "18"},
         ),
     ),
     (

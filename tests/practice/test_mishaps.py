@@ -1,0 +1,175 @@
+"""Trainings that go wrong on purpose: what each pod prints, how it ends, and what is seen inside it."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.parsers.lm_eval import parse_lm_eval
+from console.parsers.pyspy import parse_pyspy
+from console.parsers.training import TrainingParser
+from console.practice.node.standins import write_standins, write_state
+from console.practice.programs.catalogue import RECIPES
+from console.practice.programs.faults import faults, pace
+from console.practice.programs.script import Exit, Meet, Place, Room, Say, Wait
+from tests.practice.test_programs import place, printed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.models.training import TrainingRun
+
+FOREVER = 10**7
+"""Seconds: nothing else waits that long."""
+MEGATRON, SWIFT, DDP = (RECIPES[name] for name in ("qwen3-30b-pretrain", "swift-dpo", "ddp-train"))
+
+
+def member(rank: int, room: Room | None = None, nodes: int = 2, **env: str) -> Place:
+    """A pod of a job whose other pods are all as far as they can be."""
+    made = place(rank=rank, nodes=nodes, A4_TRAIN_ITERATIONS="20", **env)
+    made.room = room or Room()
+    made.room.post("synced")
+    for other in range(nodes):
+        for fact in ("sshd", "train started", "ready"):
+            made.room.post(f"{fact} {other}")
+    return made
+
+
+def waits_for_ever(step: Wait | Meet, where: Place) -> bool:
+    return step.seconds > FOREVER if isinstance(step, Wait) else step.fact not in where.room.facts
+
+
+def until_stuck(recipe: str, where: Place) -> tuple[list[str], Exit | Wait | Meet | None]:
+    """Lines until the pod ends, or waits for what never comes."""
+    lines: list[str] = []
+    for step in RECIPES[recipe](where):
+        if isinstance(step, Say):
+            lines.append(step.text)
+        elif isinstance(step, Exit) or waits_for_ever(step, where):
+            return lines, step
+    return lines, None
+
+
+def trained(lines: list[str]) -> TrainingRun:
+    parser = TrainingParser()
+    parser.feed("".join(f"{line}\n" for line in lines).encode())
+    parser.close()
+    (run,) = parser.runs
+    return run
+
+
+def test_the_person_says_what_goes_wrong_by_variables() -> None:
+    where = place(PRACTICE_FAULT="nan:3,oom:7:1,hang:2@1,spike:x,slow:4:one", PRACTICE_PACE="0.5")
+    assert [(fault.kind, fault.step, fault.rank) for fault in faults(where)] == [("nan", 3, None), ("oom", 7, 1)]
+    assert pace(where, 2.8) == 0.5
+    assert pace(place(PRACTICE_PACE="fast"), 2.8) == 2.8
+
+
+@pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain", "swift-dpo", "swift-sft"])
+@pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
+def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> None:
+    lines, code = printed(RECIPES[recipe], place(A4_TRAIN_ITERATIONS="20", A4_SWIFT_VERSION=version))
+    assert code == 0
+    run = trained(lines)
+    assert run.last is not None
+    assert (run.last.step, run.last.total) == ((20, 20) if recipe.startswith("qwen") else (100, 100))
+    for step in run.steps:
+        assert None not in (step.loss, step.lr, step.grad_norm)
+    assert run.last.step_time_s is not None
+    assert run.nan_since is None
+
+
+@pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain", "swift-dpo"])
+@pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
+def test_a_nan_is_an_alarm_in_every_format(recipe: str, version: str) -> None:
+    where = place(A4_TRAIN_ITERATIONS="20", A4_SWIFT_VERSION=version, PRACTICE_FAULT="nan:12")
+    run = trained(printed(RECIPES[recipe], where)[0])
+    assert run.nan_since == 11
+    assert run.steps[11].grad_norm is not None
+    assert math.isnan(run.steps[11].grad_norm)
+
+
+def test_every_pod_of_a_ddp_training_prints_under_its_label() -> None:
+    for rank, label in ((0, "[rank0]: "), (1, "[rank8]: ")):
+        lines, code = printed(DDP, member(rank))
+        assert code == 0
+        steps = [line for line in lines if "step_time" in line]
+        assert len(steps) == 20
+        assert all(line.startswith(label) for line in steps)
+        run = trained(lines)
+        assert [step.step for step in run.steps] == list(range(1, 21))
+
+
+def test_a_pod_that_fails_says_why_and_the_others_wait_for_it() -> None:
+    lines, end = until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="fail:5:0"))
+    assert end == Exit(1)
+    assert "[rank0]: Traceback (most recent call last):" in lines
+    assert lines[-2].endswith("train: failed with exit code 1")
+    lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="fail:5:0"))
+    assert isinstance(end, Wait)
+    assert trained(lines).steps[-1].step == 4
+
+
+def test_a_hang_stops_every_pod_and_never_ends() -> None:
+    for rank in (0, 1):
+        lines, end = until_stuck("ddp-train", member(rank, PRACTICE_FAULT="hang:7:0"))
+        assert isinstance(end, Wait)
+        assert trained(lines).steps[-1].step == 6
+
+
+def test_the_watchdog_ends_the_pods_that_wait() -> None:
+    lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="timeout:7:0"))
+    assert end == Exit(1)
+    assert any("[Rank 8] Watchdog caught collective operation timeout" in line for line in lines)
+    assert isinstance(until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="timeout:7:0"))[1], Wait)
+
+
+def test_out_of_memory_hits_the_pod_that_is_meant() -> None:
+    assert until_stuck("ddp-train", member(1, PRACTICE_FAULT="oom:7:1"))[1] == Exit(137, "OOMKilled")
+    assert isinstance(until_stuck("ddp-train", member(0, PRACTICE_FAULT="oom:7:1"))[1], Wait)
+
+
+def inside(where: Place, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command in the pod, with the stand-ins first in its path."""
+    if not folder.exists():
+        folder.mkdir()
+        write_standins(folder, where)
+    write_state(folder, where)
+    path = f"{folder / '.bin'}:/usr/bin:/bin"
+    return subprocess.run(command, env={"PATH": path}, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def deepest(where: Place, folder: Path, pid: int) -> str:
+    done = inside(where, folder, "sh", "-c", f"py-spy dump --pid {pid}")
+    (process,) = parse_pyspy(done.stdout.encode())
+    assert process.pid == pid
+    return " ".join(frame.function for frame in process.threads[0].frames)
+
+
+def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
+    room = Room()
+    pods = [member(rank, room, PRACTICE_FAULT="hang:7:1") for rank in (0, 1)]
+    running = [RECIPES["qwen3-30b-pretrain"](pod) for pod in pods]
+    assert inside(pods[0], tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").returncode == 1, "it is not training"
+    for program in running:
+        for step in program:
+            if isinstance(step, Wait) and step.seconds > FOREVER:
+                break
+    processes = inside(pods[1], tmp_path / "1", "sh", "-c", "pgrep -f 'python.*-u pretrain'").stdout.split()
+    assert processes == [str(pid) for pid in range(1201, 1209)]
+    found = {(rank, pid): deepest(pods[rank], tmp_path / str(rank), pid) for rank in (0, 1) for pid in (1201, 1202)}
+    assert "_next_data" in found.pop((1, 1202))
+    assert all("all_reduce" in stack for stack in found.values())
+    assert inside(pods[1], tmp_path / "1", "sh", "-c", "py-spy record -o p.svg --pid 1202 && cat p.svg").stdout
+
+
+def test_an_evaluation_ends_with_its_table() -> None:
+    lines, code = printed(RECIPES["qwen3-eval"], place(A4_EVAL_TASKS="cmmlu,ceval-valid"))
+    assert code == 0
+    assert [score.task for score in parse_lm_eval("".join(f"{line}\n" for line in lines).encode())] == [
+        "cmmlu",
+        "ceval-valid",
+    ]
