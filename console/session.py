@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from console.cluster.connection import Kubeconfig
+    from console.files.copies import Copies
+    from console.inside.containers import Inside
     from console.launch import Catalogue, Launcher
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
     from console.models.log import LogLine
@@ -159,6 +161,22 @@ class Session(WatchedCluster):
         self.changing(f"launch {plan.name}")
         return await self._launcher().launch(plan)
 
+    # in pods
+
+    @property
+    def copies(self) -> Copies:
+        """Copies between this machine and pods."""
+        from console.files.copies import Copies
+
+        return Copies(self)
+
+    @property
+    def inside(self) -> Inside:
+        """One command in many ranks, and what containers say of themselves."""
+        from console.inside.containers import Inside
+
+        return Inside(self)
+
     # streams
 
     def follow_log(
@@ -194,12 +212,21 @@ class Session(WatchedCluster):
         client = self.changing(f"run a command in pod {pod}").client
         return await executing.run(client, namespace, pod, argv, on_output, container=container, stdin=stdin)
 
-    async def shell(self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
-        """A shell on this process's terminal, which nobody else may be using; its exit code."""
+    async def shell(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str = "",
+        argv: Sequence[str] = (),
+        tmux: bool = True,
+        name: str = "",
+    ) -> int:
+        """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
         from console.cluster import shell
 
         client = self.changing(f"open a shell in pod {pod}").client
-        return await shell.shell(client, namespace, pod, container=container, argv=argv)
+        return await shell.shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
     def forward(
         self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0

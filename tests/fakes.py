@@ -186,8 +186,19 @@ class FakeSession:
                 on_output(fd, data)
         return int(code)
 
-    async def shell(self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
+    async def shell(
+        self, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = (), tmux: bool = True,
+        name: str = "",
+    ) -> int:  # fmt: skip
         return int(self._did("shell", namespace, pod, container, tuple(argv), default=0))
+
+    @property
+    def copies(self) -> FakeCopies:
+        return FakeCopies(self)
+
+    @property
+    def inside(self) -> FakeInside:
+        return FakeInside(self)
 
     @asynccontextmanager
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
@@ -198,6 +209,67 @@ class FakeSession:
         for tests in self.tables.get((namespace, jobset), []):
             yield tests
             await asyncio.sleep(0)
+
+
+class FakeCopies:
+    """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def fetch(
+        self, namespace: str, pod: str, source: str, target: str, *, container: str = "", where: str = "",
+        way: Any = None, progress: Callable[[Any], None] = lambda _: None,
+    ) -> Any:  # fmt: skip
+        return await self._copied("fetch", progress, namespace, pod, source, target, container)
+
+    async def send(
+        self, namespace: str, pod: str, source: Any, target: str, *, container: str = "", where: str = "",
+        way: Any = None, progress: Callable[[Any], None] = lambda _: None,
+    ) -> Any:  # fmt: skip
+        return await self._copied("send", progress, namespace, pod, str(source), target, container)
+
+    async def _copied(self, name: str, progress: Callable[[Any], None], *arguments: str) -> Any:
+        for each in self._session.answers.get("progress", ()):
+            progress(each)
+            await asyncio.sleep(0)
+        if held := self._session.answers.get("hold"):
+            await held.wait()
+        return self._session._did(name, *arguments)
+
+
+class FakeInside:
+    """Ranks that run commands: `answers["exec"]` is (code, output, errors), or a function of the rank's number."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def everywhere(
+        self, ranks: Sequence[Any], argv: Sequence[str], *, container: str = "", at_once: int = 16, limit: float = 60,
+        heard: Callable[[int, int, bytes], None] = lambda *_: None, ended: Callable[[Any], None] = lambda _: None,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        from console.models.everywhere import RankOutput
+
+        self._session._did("everywhere", tuple(each.number for each in ranks), tuple(argv), container)
+        answer = self._session.answers.get("exec", (0, b"", b""))
+        found = []
+        for rank in ranks:
+            code, out, err = answer(rank.number) if callable(answer) else answer
+            result = RankOutput(rank.number, rank.name, rank.node, code, (out + err).decode(), err.decode())
+            ended(result)
+            found.append(result)
+            await asyncio.sleep(0)
+        return tuple(found)
+
+    async def facts(
+        self, pod: Any, *, rank: int | None = None, container: str = "",
+        answered: Callable[[Any], None] = lambda _: None,
+    ) -> Any:  # fmt: skip
+        facts = self._session._did("facts", pod.name, container)
+        for each in facts.facts:
+            answered(each)
+            await asyncio.sleep(0)
+        return facts
 
 
 def fleet_of(*objects: Any, **links: Link) -> Fleet:

@@ -23,26 +23,61 @@ if TYPE_CHECKING:
 
     from console.cluster.client import Client
 
-BEST_SHELL = (
-    "/bin/sh",
-    "-c",
-    "TERM=${TERM:-xterm-256color}; export TERM; command -v bash >/dev/null && exec bash; exec sh",
-)
+_BEGIN = "TERM=${TERM:-xterm-256color}; export TERM; [ -t 0 ] && stty sane 2>/dev/null; "
+_TMUX = 'command -v tmux >/dev/null && [ -z "$TMUX" ] && tmux -u new-session -A -s a4 && exit; '
+_SHELL = "command -v bash >/dev/null && exec bash; exec sh"
+_TITLE, _TITLE_BACK = "\x1b[22;2t\x1b]2;{}\x07", "\x1b[23;2t"
+_SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m\r\n"
+"""What a program leaves switched on that could not say goodbye: other screen, no cursor, mouse, paste, colours."""
 
 
-async def shell(client: Client, namespace: str, pod: str, *, container: str = "", argv: Sequence[str] = ()) -> int:
-    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`."""
+def best_shell(*, tmux: bool) -> tuple[str, ...]:
+    """Tmux's session `a4` if the container has tmux, so that it outlives the connection; else bash, else sh."""
+    return "/bin/sh", "-c", _BEGIN + (_TMUX if tmux else "") + _SHELL
+
+
+async def shell(
+    client: Client,
+    namespace: str,
+    pod: str,
+    *,
+    container: str = "",
+    argv: Sequence[str] = (),
+    tmux: bool = True,
+    name: str = "",
+) -> int:
+    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`.
+
+    The terminal is as it was afterwards, however the shell ended. `name` is what the window is called meanwhile.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
+    name = name or f"pod {pod}"
     async with client.websocket(
         pod_path(namespace, pod, "exec"),
-        doing=f"open a shell in pod {pod}",
-        params=exec_params(container, argv or BEST_SHELL, tty=True, stdin=True),
+        doing=f"open a shell in {name}",
+        params=exec_params(container, argv or best_shell(tmux=tmux), tty=True, stdin=True),
         protocols=PROTOCOLS,
     ) as socket:
-        process = Process(socket, f"the shell in pod {pod}")
-        with _raw(sys.stdin.fileno()):
-            return await _converse(process, sys.stdin.fileno(), sys.stdout.fileno())
+        process = Process(socket, f"the shell in {name}")
+        screen = sys.stdout.fileno()
+        with _raw(sys.stdin.fileno()), _titled(screen, name):
+            try:
+                return await _converse(process, sys.stdin.fileno(), screen)
+            except BaseException:
+                _write(screen, _SANE.encode())
+                raise
+
+
+@contextmanager
+def _titled(screen: int, name: str) -> Iterator[None]:
+    """The window's title, and the one from before afterwards."""
+    plain = "".join(each for each in f"a4: {name}" if each.isprintable())
+    _write(screen, _TITLE.format(plain).encode())
+    try:
+        yield
+    finally:
+        _write(screen, _TITLE_BACK.encode())
 
 
 async def _converse(process: Process, keys: int, screen: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import hashlib
 import os
 import pty
 import shutil
@@ -62,8 +63,15 @@ class Shells:
         write_state(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
         return ShellPlace(folder, env)
+
+    def _tmux_folder(self, folder: Path) -> Path:
+        """Where a pod's tmux has its socket: a short path, for sockets may have no long one."""
+        found = self._folder / ".tmux" / hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+        found.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return found
 
     async def run(
         self,
@@ -90,6 +98,12 @@ class Shells:
             _end(process)
         for process in list(self._processes):
             await process.wait()
+        for socket in await asyncio.to_thread(lambda: list((self._folder / ".tmux").glob("*/tmux-*/default"))):
+            ending = await asyncio.create_subprocess_exec(
+                "tmux", "-S", str(socket), "kill-server",
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+            await ending.wait()
 
     async def _start(self, place: ShellPlace, argv: list[str], **files: int | None) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(

@@ -1,0 +1,152 @@
+"""Inside the pods of a watched cluster: one command in many ranks at once, and what a container says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, ProgramFailed
+from console.inside.questions import ABSENT, QUESTIONS, masked
+from console.models.everywhere import TIMED_OUT, RankOutput
+from console.models.facts import ContainerFact, ContainerFacts, FactState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.inside.questions import Question
+    from console.models.pod import Pod
+    from console.models.ranks import Rank
+    from console.watched import WatchedCluster
+
+AT_ONCE = 16
+"""Ranks in which a command runs at the same time."""
+LIMIT = 60.0
+"""Seconds after which a rank is given up, unless another limit is asked for."""
+KEPT = 1 << 20
+"""Bytes of each rank's output that are kept."""
+_NO_PROGRAM = (126, 127)
+
+
+class Inside:
+    """What a session can do in containers beyond one command in one pod."""
+
+    def __init__(self, watched: WatchedCluster) -> None:
+        self._watched = watched
+
+    async def everywhere(
+        self,
+        ranks: Sequence[Rank],
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        at_once: int = AT_ONCE,
+        limit: float = LIMIT,
+        heard: Callable[[int, int, bytes], None] = lambda *_: None,
+        ended: Callable[[RankOutput], None] = lambda _: None,
+    ) -> tuple[RankOutput, ...]:
+        """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; how it went, by rank.
+
+        `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
+        rank is in its result; NotAllowed in read-only mode.
+        """
+        self._watched.changing(f"run a command in {len(ranks)} ranks")
+        room = asyncio.Semaphore(at_once)
+
+        async def one(rank: Rank) -> RankOutput:
+            async with room:
+                result = await self._in_rank(rank, argv, container, limit, heard)
+            ended(result)
+            return result
+
+        tasks = [asyncio.create_task(one(rank)) for rank in ranks]
+        try:
+            return tuple(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _in_rank(
+        self, rank: Rank, argv: Sequence[str], container: str, limit: float, heard: Callable[[int, int, bytes], None]
+    ) -> RankOutput:
+        told = RankOutput(rank.number, rank.name, rank.node)
+        if rank.pod is None or rank.phase != "Running":
+            return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
+        said = bytearray()
+        errors = bytearray()
+
+        def take(channel: int, data: bytes) -> None:
+            heard(rank.number, channel, data)
+            said.extend(data[: max(0, KEPT - len(said))])
+            if channel == 2:
+                errors.extend(data[: max(0, KEPT - len(errors))])
+
+        code, failure, began = await self._run(rank.pod, argv, container, limit, take)
+        return replace(
+            told, code=code, failure=failure, output=said.decode(errors="replace"),
+            errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3), cut=len(said) >= KEPT,
+        )  # fmt: skip
+
+    async def _run(
+        self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None]
+    ) -> tuple[int, str, float]:
+        """Exit code, why it could not be had, and when it began."""
+        from console.cluster import exec as executing
+
+        began = time.monotonic()
+        container = container or (pod.main.name if pod.main else "")
+        client = self._watched.connected.client
+        try:
+            async with asyncio.timeout(limit):
+                return await executing.run(client, pod.namespace, pod.name, argv, take, container=container), "", began
+        except TimeoutError:
+            return TIMED_OUT, f"Nothing more was waited for after {limit:g} s; it may still run there.", began
+        except ProgramFailed as error:
+            return error.code, error.message, began
+        except ConsoleError as error:
+            return error.exit_code, error.message, began
+
+    async def facts(
+        self,
+        pod: Pod,
+        *,
+        rank: int | None = None,
+        container: str = "",
+        answered: Callable[[ContainerFact], None] = lambda _: None,
+    ) -> ContainerFacts:
+        """What a container says of itself; all is asked at once, and `answered` hears of each answer."""
+        from console.parsers.nvidia_smi import NvidiaSmiParser
+
+        async def one(question: Question) -> ContainerFact:
+            fact = await self._ask(pod, question, container)
+            answered(fact)
+            return fact
+
+        facts = await asyncio.gather(*map(one, QUESTIONS))
+        reader = NvidiaSmiParser()
+        reader.feed(next(fact.text for fact in facts if fact.name == "gpus").encode())
+        reader.close()
+        return ContainerFacts(pod.name, pod.node, rank, tuple(facts), reader.gpus)
+
+    async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
+        said = {1: bytearray(), 2: bytearray()}
+
+        def take(channel: int, data: bytes) -> None:
+            said[channel].extend(data[: max(0, KEPT - len(said[channel]))])
+
+        code, failure, began = await self._run(pod, ("sh", "-c", question.script), container, question.limit, take)
+        text = masked(said[1].decode(errors="replace")).strip("\n")
+        complaint = said[2].decode(errors="replace").strip()
+        fact = ContainerFact(question.name, question.title, text=text, seconds=round(time.monotonic() - began, 3))
+        if code == TIMED_OUT and failure:
+            return replace(fact, state=FactState.FAILED, words=f"It did not answer within {question.limit:g} s.")
+        if failure and code in _NO_PROGRAM:
+            return replace(fact, state=FactState.ABSENT, words="There is no shell (sh) in this image to ask with.")
+        if code == ABSENT or (not code and not text):
+            return replace(fact, state=FactState.ABSENT, words=question.absent)
+        if code:
+            why = failure or (complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}.")
+            return replace(fact, state=FactState.FAILED, words=why)
+        return replace(fact, state=FactState.KNOWN)
