@@ -1,39 +1,46 @@
-"""Follow what a container prints: over dropped connections, without a line lost or repeated.
+"""Follow what a container prints: over dropped connections and restarts, without a line lost or repeated.
 
 The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
-for again after a drop, and those already given are left out, however many carry the same timestamp.
+for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
+is bounded: a container that prints more than REMEMBERED lines in these seconds is taken up after the oldest of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from console.cluster.actions import pod_path
 from console.cluster.watch import USUAL, Backoff
-from console.errors import ConsoleError, NotFound, Unreachable, Unreadable
-from console.models.log import LogLine
+from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
+from console.models.log import LogLine, StreamState
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
-from console.parsers.timestamp import format_time, parse_time
+from console.parsers.stamps import LineCutter, stamped, text_of
+from console.parsers.timestamp import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from console.cluster.client import Client
 
+    Stamped = tuple[float, bytes]
+    """Moment and the whole line, its timestamp in front."""
+
 SILENCE = 120.0
 """Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
-LONGEST = 1 << 20
-"""Bytes of one line that are kept; the rest is counted and left out."""
 GIVE_UP = 600.0
 """Seconds without an answer after which following ends in an error."""
 OVERLAP = 2
 """Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
+REMEMBERED = 4096
+"""Lines of one stream that are remembered."""
+LARGE = 1 << 16
+"""Bytes of a chunk after which others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,80 +58,216 @@ class Wanted:
     follow: bool = True
 
 
-class _Memory:
+class Memory:
     """Lines given in the last seconds, so that none is given twice."""
 
-    def __init__(self) -> None:
-        self._seconds: dict[int, Counter[bytes]] = {}
+    def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
+        """`given`: the last lines given before; `whole`: a line that is not among the remembered ones is new."""
+        self.last = 0.0
+        self._lines: deque[Stamped] = deque()
         self._again: Counter[bytes] = Counter()
-        self._first = 0.0
         self._replaying = False
-        self.last = 0
+        self._whole = whole
+        self._floor = 0.0
+        self._forgotten: tuple[float, int] = (0.0, 0)
+        """The latest moment of which lines were forgotten, and how many of that very moment."""
+        self._skipping = 0
+        self.met = False
+        """Whether a remembered line came again since `rewind`."""
+        for moment, raw in given:
+            self._remember(raw, moment)
 
     def rewind(self) -> None:
         """The lines since `last - OVERLAP` come once more."""
-        self._again = Counter()
-        self._replaying = bool(self.last)
-        for counted in self._seconds.values():
-            self._again += counted
+        self._again = Counter(raw for _, raw in self._lines)
+        self._replaying = bool(self._lines)
+        self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
+        self._skipping = self._forgotten[1]
+        self.met = False
 
     def is_new(self, raw: bytes, moment: float) -> bool:
         """Whether this line has not been given yet; remembers it."""
-        if self._again and self._again[raw] > 0:
-            self._again[raw] -= 1
-            return False
-        self._first = self._first or moment
-        if self._replaying and moment < self._first:
-            return False  # older than what a tail began with
-        second = int(moment)
-        if second > self.last:
-            self.last = second
-            for old in [each for each in self._seconds if each < second - OVERLAP]:
-                del self._seconds[old]
-        if second >= self.last - OVERLAP:
-            self._seconds.setdefault(second, Counter())[raw] += 1
+        if self._replaying:
+            if self._again.get(raw):
+                self._again[raw] -= 1
+                self.met = True
+                return False
+            if moment < self._floor:
+                return False
+            if self._skipping and moment == self._forgotten[0]:
+                self._skipping -= 1
+                return False
+        self._remember(raw, moment)
         return True
+
+    def _remember(self, raw: bytes, moment: float) -> None:
+        self.last = max(self.last, moment)
+        lines = self._lines
+        lines.append((moment, raw))
+        oldest = int(self.last) - OVERLAP
+        while lines[0][0] < oldest:
+            lines.popleft()
+        if len(lines) > REMEMBERED:
+            moment, _ = lines.popleft()
+            latest, number = self._forgotten
+            self._forgotten = (moment, number + 1 if moment == latest else 1)
+            self._whole = False
+
+
+class LogStream:
+    """The lines of one container, in batches, with the state of the connection beside."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Wanted,
+        *,
+        memory: Memory | None = None,
+        clean: Callable[[list[bytes]], list[bytes]] | None = None,
+        restarts: int = -1,
+        backoff: Backoff = USUAL,
+    ) -> None:
+        """`memory` says what was given before; `clean` gets all whole lines first; `restarts`: of the container as
+        known, -1 if it is not.
+        """
+        self.state = StreamState.WAITING
+        self.gaps: list[tuple[float, float]] = []
+        """Between which moments lines may be lost."""
+        self.restarts = restarts
+        self.memory = memory or Memory(whole=wanted.tail is None and not wanted.since)
+        self._client = client
+        self._wanted = wanted
+        self._clean = clean
+        self._backoff = backoff
+        self._resumes = bool(self.memory.last)
+        """Whether what was given before is from this very run of the container."""
+
+    async def batches(self) -> AsyncGenerator[list[Stamped], None]:
+        """New lines until the container has ended (or once, without `follow`).
+
+        A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
+        server has not answered for ten minutes.
+        """
+        wanted, trouble = self._wanted, _Trouble(self._wanted, self._backoff, seen=self._resumes)
+        over = False
+        while not over:
+            try:
+                async with aclosing(self._pass(wanted)) as batches:
+                    async for batch in batches:
+                        trouble.over()
+                        yield batch
+                over = not wanted.follow or await self._ended()
+                if not over:
+                    self._broken()
+                    async with aclosing(self._before_restart()) as batches:
+                        async for batch in batches:
+                            yield batch
+                    await asyncio.sleep(self._backoff.first)
+            except ConsoleError as error:
+                self._broken()
+                over = await trouble.weather(error)
+        if wanted.follow:
+            try:
+                async with aclosing(self._pass(wanted)) as batches:  # what was printed between a drop and the end
+                    async for batch in batches:
+                        yield batch
+            except NotFound:
+                # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
+                self.state = StreamState.CUT if trouble.broke else StreamState.ENDED
+                return
+        self.state = StreamState.ENDED
+
+    def _broken(self) -> None:
+        if self.state is StreamState.LIVE:
+            self.state = StreamState.RECONNECTING
+
+    async def _ended(self) -> bool:
+        """Whether the container, or its pod, is over: else the connection was only dropped."""
+        try:
+            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
+        except NotFound:
+            return True
+        named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+        if named is not None and named.restarts > self.restarts >= 0:
+            return False
+        return pod.finished or self._wanted.previous or (named is not None and named.state == "terminated")
+
+    async def _before_restart(self) -> AsyncGenerator[list[Stamped], None]:
+        """What the run before printed since the connection broke, if the container was started anew since."""
+        if self.restarts < 0:
+            return
+        with suppress(NotFound):
+            pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
+            named = next((each for each in pod.containers if each.name == self._wanted.container), pod.main)
+            if named is None or named.restarts <= self.restarts:
+                return
+            self.restarts = named.restarts
+            with suppress(Refused):  # the run before may be cleaned away; the gap is told by what comes next
+                async with aclosing(self._pass(replace(self._wanted, previous=True))) as batches:
+                    async for batch in batches:
+                        yield batch
+            self._resumes = False
+
+    async def _pass(self, wanted: Wanted) -> AsyncGenerator[list[Stamped], None]:
+        """One connection's worth of new lines."""
+        memory = self.memory
+        memory.rewind()
+        before = memory.last if self._resumes and not wanted.previous else 0.0
+        path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
+        params = _params(wanted, memory.last)
+        async with self._client.stream(path, doing=doing, params=params, silence=SILENCE) as answer:
+            self.state = StreamState.LIVE
+            cutter = LineCutter()
+            async for chunk in answer.content.iter_any():
+                batch = self._new(cutter.feed(chunk))
+                if batch:
+                    before = self._look_for_gap(before, batch)
+                    yield batch
+                if len(chunk) >= LARGE:
+                    await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
+            batch = self._new(cutter.end())
+            if batch:
+                self._look_for_gap(before, batch)
+                yield batch
+
+    def _look_for_gap(self, before: float, batch: list[Stamped]) -> float:
+        """The log goes on where it was left if a line from before came again; else what was between may be lost."""
+        self._resumes = True
+        if before and not self.memory.met:
+            self.gaps.append((before, batch[0][0]))
+        return 0.0
+
+    def _new(self, raws: list[bytes]) -> list[Stamped]:
+        if not raws:
+            return []
+        is_new, since = self.memory.is_new, self._wanted.since
+        lines = stamped(self._clean(raws) if self._clean else raws)
+        return [line for line in lines if is_new(line[1], line[0]) and line[0] >= since]
 
 
 async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -> AsyncGenerator[LogLine, None]:
-    """Lines of a container until it has ended (or once, without `follow`).
-
-    A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
-    server has not answered for ten minutes.
-    """
-    memory, trouble = _Memory(), _Trouble(wanted, backoff)
-    over = False
-    while not over:
-        try:
-            async with aclosing(_pass(client, wanted, memory)) as lines:
-                async for line in lines:
-                    trouble.over()
-                    yield line
-            over = not wanted.follow or await _ended(client, wanted)
-            if not over:
-                await asyncio.sleep(backoff.first)
-        except ConsoleError as error:
-            over = await trouble.weather(error)
-    if wanted.follow:
-        with suppress(NotFound):  # the pod may be gone, and then this was all
-            async with aclosing(_pass(client, wanted, memory)) as lines:  # what was printed between a drop and the end
-                async for line in lines:
-                    yield line
+    """Lines of a container until it has ended (or once, without `follow`); raises as `LogStream.batches` does."""
+    async with aclosing(LogStream(client, wanted, backoff=backoff).batches()) as batches:
+        async for batch in batches:
+            for moment, raw in batch:
+                yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))
 
 
 class _Trouble:
     """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
 
-    def __init__(self, wanted: Wanted, backoff: Backoff) -> None:
+    def __init__(self, wanted: Wanted, backoff: Backoff, *, seen: bool = False) -> None:
         self._wanted = wanted
         self._backoff = backoff
         self._failures = 0
-        self._seen = False
+        self._seen = seen
         self._since = 0.0
+        self.broke = False
+        """Whether the connection broke and no line has come since."""
 
     def over(self) -> None:
         """A line has come."""
-        self._failures, self._seen = 0, True
+        self._failures, self._seen, self.broke = 0, True, False
 
     async def weather(self, error: ConsoleError) -> bool:
         """Wait as long as is right, and say whether the log has ended; raises the error if waiting is no use."""
@@ -132,6 +275,7 @@ class _Trouble:
             return True
         if not self._wanted.follow or not (isinstance(error, Unreachable) or _waits(error)):
             raise error
+        self.broke = isinstance(error, Unreachable)
         now = asyncio.get_running_loop().time()
         self._failures += 1
         if self._failures == 1:
@@ -152,16 +296,6 @@ def _waits(error: ConsoleError) -> bool:
     )
 
 
-async def _ended(client: Client, wanted: Wanted) -> bool:
-    """Whether the container, or its pod, is over: else the connection was only dropped."""
-    try:
-        pod = await read_pod(client, wanted.namespace, wanted.pod)
-    except NotFound:
-        return True
-    named = next((each for each in pod.containers if each.name == wanted.container), pod.main)
-    return pod.finished or wanted.previous or (named is not None and named.state == "terminated")
-
-
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     """The pod as it is now; NotFound if there is none."""
     kind = next(each for each in KINDS if each.plural == "pods")
@@ -173,7 +307,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     return found
 
 
-def _params(wanted: Wanted, memory: _Memory) -> dict[str, str]:
+def _params(wanted: Wanted, last: float) -> dict[str, str]:
     params = {"timestamps": "true"}
     if wanted.container:
         params["container"] = wanted.container
@@ -181,60 +315,11 @@ def _params(wanted: Wanted, memory: _Memory) -> dict[str, str]:
         params["previous"] = "true"
     elif wanted.follow:
         params["follow"] = "true"
-    if memory.last:
-        params["sinceTime"] = format_time(max(memory.last - OVERLAP, int(wanted.since)))
+    if last:
+        params["sinceTime"] = format_time(max(int(last) - OVERLAP, int(wanted.since)))
         return params
     if wanted.since:
         params["sinceTime"] = format_time(int(wanted.since))
     if wanted.tail is not None:
         params["tailLines"] = str(wanted.tail)
     return params
-
-
-async def _pass(client: Client, wanted: Wanted, memory: _Memory) -> AsyncGenerator[LogLine, None]:
-    """One connection's worth of new lines."""
-    memory.rewind()
-    path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
-    async with (
-        client.stream(path, doing=doing, params=_params(wanted, memory), silence=SILENCE) as answer,
-        aclosing(split_lines(answer.content.iter_any())) as lines,
-    ):
-        async for raw in lines:
-            line = read_line(raw)
-            if memory.is_new(raw, line.time) and line.time >= wanted.since:
-                yield line
-
-
-def read_line(raw: bytes) -> LogLine:
-    """A line that begins with the kubelet's timestamp; one that does not has time 0.0."""
-    stamp, _, text = raw.partition(b" ")
-    try:
-        moment = parse_time(stamp.decode("ascii"))
-    except (Unreadable, UnicodeDecodeError):
-        moment, text = 0.0, raw
-    return LogLine(moment, text.removesuffix(b"\r").decode("utf-8", errors="replace"))
-
-
-async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Lines without their ends, of any length, though of a very long one only the first mebibyte.
-
-    A last line without an end is given too: a program may stop in the middle of one.
-    """
-    rest, dropped = bytearray(), 0
-    async for chunk in chunks:
-        *whole, last = chunk.split(b"\n")
-        for piece in whole:
-            room = LONGEST - len(rest)
-            rest += piece[:room]
-            yield _cut(rest, dropped + max(0, len(piece) - room))
-            rest, dropped = bytearray(), 0
-        room = LONGEST - len(rest)
-        rest += last[:room]
-        dropped += max(0, len(last) - room)
-        await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
-    if rest:
-        yield _cut(rest, dropped)
-
-
-def _cut(line: bytearray, dropped: int) -> bytes:
-    return bytes(line) + (f" … ({dropped} bytes more)".encode() if dropped else b"")

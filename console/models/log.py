@@ -1,8 +1,11 @@
-"""One line that a container printed."""
+"""Lines that containers printed, and how well a job's logs are being followed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +15,94 @@ class LogLine:
     time: float
     text: str
     """Without its line end; bytes that are no UTF-8 are shown as U+FFFD."""
+
+
+class RankLine(NamedTuple):
+    """A line of one rank of a job. A tuple, because there are thousands a second."""
+
+    rank: int
+    time: float
+    """Seconds since the epoch; of a line without a timestamp that of the line before."""
+    text: str
+    attempt: int = 0
+    """Restart attempt of the JobSet."""
+    pod: str = ""
+    container: str = ""
+
+
+class StreamState(StrEnum):
+    """How it stands with one container's log."""
+
+    WAITING = "waiting"
+    """The container has not started, or was not reached yet."""
+    LIVE = "live"
+    RECONNECTING = "reconnecting"
+    """The connection broke, and it is tried again."""
+    ENDED = "ended"
+    """All that the container printed was read."""
+    CUT = "cut"
+    """The pod went away before the end of its log was read."""
+    REFUSED = "refused"
+    """The server refuses it, or has not answered for minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Lines of a rank between two moments that nobody can tell any more: their number is not known."""
+
+    rank: int
+    since: float
+    until: float
+    why: str = "the log was rotated while it could not be read"
+
+    @property
+    def words(self) -> str:
+        """Whose lines, and when."""
+        return f"rank {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many ranks of a job are followed, and what is missing."""
+
+    total: int = 0
+    live: int = 0
+    reconnecting: int = 0
+    waiting: int = 0
+    ended: int = 0
+    cut: int = 0
+    refused: int = 0
+    gaps: tuple[Gap, ...] = ()
+    lost: int = 0
+    """Lines known to be lost: those that could be held neither on disk nor in memory."""
+    why: str = ""
+    """The first refusal."""
+    disk: str = ""
+    """Why lines are not kept on disk; empty: they are."""
+
+    @property
+    def words(self) -> str:
+        """As a person would say it: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
+        said = [
+            f"{self.ended} of {self.total} ended"
+            if self.ended and not self.live
+            else f"{self.live} of {self.total} live"
+        ]
+        if self.live and self.ended:
+            said.append(f"{self.ended} ended")
+        for number, word in (
+            (self.reconnecting, "reconnecting"),
+            (self.waiting, "waiting"),
+            (self.cut, "gone before the end of the log was read"),
+            (self.refused, "refused"),
+        ):
+            if number:
+                said.append(f"{number} {word}")
+        said.append(f"{self.lost:,} lines lost")
+        if self.gaps:
+            said.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
+        return ", ".join(said) + (f". {self.disk}" if self.disk else "")

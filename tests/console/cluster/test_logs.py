@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.cluster.logs import LONGEST, Wanted, follow_log, read_line, split_lines
+from console.cluster.logs import Wanted, follow_log
 from console.cluster.watch import Backoff
 from console.errors import NotAllowed, NotFound, Refused
+from console.parsers.stamps import LONGEST, LineCutter, moment_of, text_of
 from console.parsers.timestamp import parse_time
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 POD = "/api/v1/namespaces/default/pods/p"
 QUICK = Backoff(first=0.01, most=0.02, refused=0.02)
@@ -238,30 +236,50 @@ async def test_ten_thousand_lines() -> None:
         assert await texts(server) == [f"line {each}" for each in range(10_000)]
 
 
-async def pieces(data: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
-    start = 0
-    for cut in sorted(cuts):
-        yield data[start:cut]
-        start = max(start, cut)
-    yield data[start:]
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    cutter, start, lines = LineCutter(), 0, []
+    for end in [*sorted(cuts), len(data)]:
+        lines += cutter.feed(data[start:end])
+        start = max(start, end)
+    return lines + cutter.end()
 
 
 @given(
     st.lists(st.binary(max_size=20).filter(lambda each: b"\n" not in each and each), max_size=8),
     st.lists(st.integers(0, 150)),
 )
-async def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
+def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     data = b"".join(line + b"\n" for line in lines)
-    assert [line async for line in split_lines(pieces(data, cuts))] == lines
+    assert cut(data, cuts) == lines
 
 
-async def test_a_line_beyond_all_bounds_is_cut_and_says_so() -> None:
-    data = b"a" * (LONGEST + 1000) + b"\nnext\n"
-    first, second = [line async for line in split_lines(pieces(data, list(range(0, LONGEST, 65536))))]
+@pytest.mark.parametrize("cuts", [[], list(range(0, LONGEST, 65536))])
+def test_a_line_beyond_all_bounds_is_cut_and_says_so(cuts: list[int]) -> None:
+    data = b"before\n" + b"a" * (LONGEST + 1000) + b"\nnext\n"
+    zero, first, second = cut(data, cuts)
+    assert zero == b"before"
     assert first.startswith(b"aaa")
     assert first.endswith("… (1000 bytes more)".encode())
     assert second == b"next"
 
 
-def test_a_line_without_a_timestamp() -> None:
-    assert (read_line(b"no stamp here").time, read_line(b"no stamp here").text) == (0.0, "no stamp here")
+def test_of_a_progress_bar_of_megabytes_the_last_picture_is_kept() -> None:
+    pictures = b"".join(b"\r%d %%" % number + b" " * 5000 for number in range(1000))
+    line = f"{stamp(0)} ".encode() + pictures
+    (kept,) = cut(line + b"\n", list(range(0, len(line), 10_000)))
+    assert moment_of(kept) == START + 0.000000789
+    assert text_of(kept).split(b"\r")[-1].startswith(b"999 %")
+    assert len(kept) <= LONGEST
+
+
+@pytest.mark.parametrize("line", [b"no stamp here", b"", b"2026-11-21 12:00:00 mine", b"2026-99-99T99:99:99Z x"])
+def test_a_line_without_a_timestamp(line: bytes) -> None:
+    assert moment_of(line) == 0.0
+
+
+def test_timestamps_of_every_form() -> None:
+    assert moment_of(b"1970-01-01T00:00:01Z x") == 1.0
+    assert moment_of(b"1970-01-01T00:00:01.5Z x") == 1.5
+    assert moment_of(b"1970-01-01T01:00:01.250000000+01:00 x") == 1.25
+    assert text_of(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
+    assert text_of(b"1970-01-01T00:00:01.5Z ") == b""
