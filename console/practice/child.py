@@ -29,8 +29,8 @@ class PracticeProcess:
     _ready: Path | None = field(default=None, repr=False)
 
     @classmethod
-    def start(cls, *, speed: float = 1.0, seed: int = 0) -> PracticeProcess:
-        """Start one and return at once, while it still starts."""
+    def start(cls, *, speed: float = 1.0, seed: int = 0, scene: str = "full") -> PracticeProcess:
+        """Start one and return at once, while it still starts; `scene` "empty": machines and queues, but no job."""
         command = [
             sys.executable,
             "-m",
@@ -40,6 +40,8 @@ class PracticeProcess:
             str(speed),
             "--seed",
             str(seed),
+            "--scene",
+            scene,
         ]
         complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open until `stop`
         process = subprocess.Popen(

@@ -24,7 +24,7 @@ def plain(recipe: str) -> LaunchPlan:
 
 
 PLANS = {
-    **{recipe.id: plain(recipe.id) for recipe in CATALOGUE.recipes() if recipe.id not in ("ddp-smoke", "interactive")},
+    **{recipe.id: plain(recipe.id) for recipe in CATALOGUE.recipes()},
     "nccl-all-reduce-two-gpus": LaunchPlan(
         "nccl-all-reduce",
         "anna-small",
@@ -35,7 +35,6 @@ PLANS = {
             "network": {"interfaces": False},
         },
     ),
-    "ddp-smoke": LaunchPlan("ddp-smoke", "anna-ddp-test", "team", {"queue": "a4", "gpus": 8}),
     "interactive-everything": LaunchPlan(
         "interactive",
         "anna-testbed",
