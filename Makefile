@@ -19,7 +19,7 @@ lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 
 lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q tests/contract tests/lab tests/chart/test_accepted.py
+	$(PYTHON) -m pytest -q tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_dry_run.py
 
 bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
 	$(PYTHON) -m tests.lab build

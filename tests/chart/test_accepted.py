@@ -109,6 +109,22 @@ async def test_shared_storage_is_made_once_and_stays(launcher: Launcher, lab: La
     await until_empty(lab)
 
 
+async def test_a_download_runs_past_a_queue_of_gpus(launcher: Launcher, lab: Lab) -> None:
+    """Kueue finds no flavor for pods that take none of what a queue covers, and would keep them suspended for ever."""
+    plan = LaunchPlan("qwen3-download", "loads", "team", {"queue": "a4"})
+    await launcher.launch(plan)
+    deadline = monotonic() + LIMIT
+    while not lab.kubectl("get", "pods", "-n", "team", "-o", "name"):
+        assert monotonic() < deadline, "no pod was made"
+        await asyncio.sleep(0.1)
+    assert lab.kubectl("get", "workloads", "-n", "team", "-o", "name") == ""
+    assert lab.kubectl("get", "jobset", "loads", "-n", "team", "-o", "jsonpath={.spec.suspend}") in ("", "false")
+    gates = lab.kubectl("get", "pods", "-n", "team", "-o", "jsonpath={.items[*].spec.schedulingGates}")
+    assert gates == ""
+    await launcher.stop("team", plan.name)
+    await until_empty(lab)
+
+
 async def until_empty(lab: Lab) -> None:
     deadline = monotonic() + LIMIT
     while left := objects(lab, "team"):

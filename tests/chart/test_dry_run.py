@@ -1,0 +1,78 @@
+"""`a4 launch W --dry-run` gives the golden objects, on the practice cluster and on the real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from console.practice.child import PracticeProcess
+from tests.chart.plans import CATALOGUE, PLANS
+from tests.chart.typed import Typist
+from tests.contract.client import Api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDEN = Path(__file__).parent / "golden"
+PRACTICE, LAB = "practice", "lab"
+QUEUES = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/localqueues"
+LEFT = ("/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets", "/api/v1/namespaces/team/secrets")
+
+
+async def make_team(kubeconfig: Path) -> None:
+    """The namespace of the golden files, with the queue they name."""
+    async with Api.open(kubeconfig) as api:
+        assert (await api.create("/api/v1/namespaces", {"metadata": {"name": "team"}})).made
+        queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "a4"}}
+        assert (await api.create(QUEUES, {**queue, "spec": {"clusterQueue": "a4"}})).made
+
+
+async def remove_team(kubeconfig: Path) -> list[str]:
+    """What the dry runs left there, by name: nothing."""
+    async with Api.open(kubeconfig) as api:
+        found = [item["metadata"]["name"] for path in LEFT for item in (await api.get(path)).made["items"]]
+        await api.delete("/api/v1/namespaces/team")
+    return found
+
+
+@pytest.fixture(scope="module", params=[PRACTICE, pytest.param(LAB, marks=pytest.mark.lab)])
+def typist(request: pytest.FixtureRequest) -> Iterator[Typist]:
+    practice = PracticeProcess.start(scene="empty") if request.param == PRACTICE else None
+    try:
+        kubeconfig = practice.kubeconfig() if practice else Path(request.getfixturevalue("lab").kubeconfig)
+        asyncio.run(make_team(kubeconfig))
+        yield Typist(kubeconfig)
+        assert asyncio.run(remove_team(kubeconfig)) == []
+    finally:
+        if practice:
+            practice.stop()
+
+
+def objects(texts: list[str]) -> dict[tuple[str, str], Any]:
+    """Objects by kind and name, without the launchers' own text."""
+    found = [made for text in texts for made in yaml.safe_load_all(text)]
+    return {(made["kind"], made["metadata"]["name"]): made for made in found if made["kind"] != "ConfigMap"}
+
+
+@pytest.mark.parametrize("code", [recipe.code for recipe in CATALOGUE.recipes()])
+def test_the_objects_are_the_golden_ones(typist: Typist, code: str) -> None:
+    recipe = CATALOGUE.recipe(code).id
+    plan = PLANS[recipe]
+    said = typist.worked(
+        "-n", plan.namespace, "launch", code, "--name", plan.name, "--set", "queue=a4", "--dry-run", "--json"
+    )
+    told = said.data
+    assert (told["namespace"], told["name"]) == (plan.namespace, plan.name)
+    shown = objects([manifest["text"] for manifest in told["manifests"]])
+    assert shown == objects([(GOLDEN / f"{recipe}.yaml").read_text()])
+    assert {kind for kind, _ in shown} == {"JobSet", "Secret"}
+
+
+def test_every_recipe_has_a_code_of_the_documents(typist: Typist) -> None:
+    """W23 builds an image, W25 to W29 are no launches of the chart; all the others are here."""
+    codes = [recipe["code"] for recipe in typist.worked("recipes", "--json").data]
+    assert sorted(codes) == [f"W{number:02d}" for number in [*range(1, 23), 24]]
