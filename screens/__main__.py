@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
-from screens.cli import options as command_line
-from screens.cli.output import complain
 
 if TYPE_CHECKING:
     from screens.cli.options import Options
 
 TOUR_SPEED = 8.0
 """How much faster than life the practice cluster runs during the tour."""
+PROXY_BY = 12
+"""Among how many first words the command has to stand: options may come before it."""
+TAKES_VALUE = frozenset({"-n", "--namespace", "--context", "--kubeconfig", "--seed", "--demo-speed"})
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
-    options = command_line.parse(sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:] if argv is None else argv
+    if "proxy" in argv[:PROXY_BY] and (words := proxied(argv)) is not None:
+        from screens.cli.proxy import main as proxy  # before everything else is imported: ssh waits for it
+
+        return proxy(words)
+    from screens.cli import options as command_line
+    from screens.cli.output import complain
+
+    options = command_line.parse(argv)
     try:
         return run(options)
     except ConsoleError as error:
@@ -32,6 +40,14 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (`| head`) has seen enough; nothing more may be written, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def proxied(argv: list[str]) -> list[str] | None:
+    """What follows or precedes the command `proxy`; None if another command was meant."""
+    at = 0
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 2 if argv[at] in TAKES_VALUE else 1
+    return [*argv[:at], *argv[at + 1 :]] if argv[at : at + 1] == ["proxy"] else None
 
 
 def run(options: Options) -> int:
@@ -50,6 +66,8 @@ def run(options: Options) -> int:
         return read(options)
     if options.command == "":
         return open_console(options)
+    import asyncio
+
     from screens.cli.commands import perform
 
     return asyncio.run(perform(options))

@@ -1,137 +1,274 @@
-"""Byte pipes to ports of pods, and a local port that leads into one.
+"""Byte pipes to ports of pods over WebSockets: one per connection, so that none can wedge another.
 
-Over the WebSocket form of port-forward (v4): one pipe per connection, which is faster than kubectl's shared one and
-cannot wedge another. The protocol cannot close one direction only.
+Usually in the two channels of protocol v4, which cost a byte per message; where a server refuses that, in SPDY/3.1
+streams inside the messages, as kubectl does. Only SPDY can close one direction. Nothing is kept here: a reader that
+is slow makes the sender wait, in both directions, by not reading from the connection.
 """
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
 
-import aiohttp
-
-from console.cluster.actions import pod_path
-from console.errors import BadInput, ConsoleError, Unreachable
+from console.cluster.locate import Outdated
+from console.cluster.wire import Answer, outdated, refusal_of
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from console.cluster.login import Login
+    from console.cluster.websocket import WebSocket
+    from console.cluster.wire import Wire
 
-    from console.cluster.client import Client
-
-PROTOCOLS = ("v4.channel.k8s.io",)
+CHANNELS = "v4.channel.k8s.io"
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
 DATA, ERROR = 0, 1
 _PORT = 2
 """Bytes with which each channel begins: the port number, for a request may ask for several."""
-LINGER = 5.0
-"""Seconds for which a pipe is still read after the local side has said all it had."""
+_spoken: dict[str, str] = {}
+"""Protocol that a server took, by its address, where it was not the first."""
+
+
+class Receiver(Protocol):
+    """Who takes what a pipe brings."""
+
+    def data(self, data: bytes) -> None:
+        """Bytes have come."""
+
+    def full(self, on: bool) -> None:
+        """Whether to wait with writing."""
+
+    def end(self, why: str) -> None:
+        """The pod's side has ended; `why` is empty when it just closed the connection."""
 
 
 class Pipe:
-    """A connection to one port of a pod."""
+    """A connection to one port of a pod; `read` it by hand, or give it a receiver of its own."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
+    def __init__(self, socket: WebSocket, what: str) -> None:
         self._socket = socket
         self._what = what
-        self._begun: set[int] = set()
+        self._receiver: Receiver | None = None
+        self._parts: list[memoryview | bytes] = []
+        self._said = bytearray()
+        """What the error channel says."""
+        self.closed = False
 
-    async def send(self, data: bytes) -> None:
-        """Send bytes; Unreachable if the pipe is broken."""
+    def attach(self, receiver: Receiver) -> None:
+        """Begin; everything goes to the receiver, from within the event loop."""
+        self._receiver = receiver
+        self._socket.listen(self)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether what was written waits to leave."""
+        return self._socket.waiting
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, at once; heed `full`."""
+        self._socket.send(b"\x00", data)
+
+    def finish(self) -> None:
+        """Say that no more will be written, if the protocol can."""
+
+    def pause(self) -> None:
+        """Let nothing more come for now."""
+        self._socket.pause()
+
+    def resume(self) -> None:
+        """Let it come again."""
+        self._socket.resume()
+
+    def ask(self) -> None:
+        """Find out whether the connection still stands."""
+        self._socket.ask()
+
+    def close(self) -> None:
+        """End it."""
+        self.closed = True
+        self._receiver = None
+        self._socket.close()
+
+    # what the WebSocket calls
+
+    def begin(self) -> None:
+        """A message begins."""
+
+    def feed(self, data: memoryview) -> None:
+        """A part of a message."""
+
+    def flushed(self) -> None:
+        """All that came together has been fed."""
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Pass on what came, in one piece: the parts are views that are good for this moment only."""
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            if self._receiver:
+                self._receiver.data(data)
+
+    def full(self, on: bool) -> None:
+        """Pass it on."""
+        if self._receiver:
+            self._receiver.full(on)
+
+    def ended(self, why: str) -> None:
+        """The connection has ended, or the pod's side of it."""
+        self._hand_over()
+        if self.closed:
+            return
+        self.closed = True
+        self._socket.close()
+        receiver, self._receiver = self._receiver, None
+        if receiver:
+            receiver.end(self._reason(why))
+
+    def _reason(self, why: str) -> str:
+        said = " ".join(self._said.decode(errors="replace").split()).rstrip(".")
+        if "connection refused" in said.lower():
+            return f"Nothing listens on {self._what}."
+        if said:
+            return f"Could not reach {self._what}: {said}."
+        return f"The connection to {self._what} broke off: {why}." if why else ""
+
+
+class ChannelPipe(Pipe):
+    """Protocol v4: each message begins with its channel, and each channel with the port."""
+
+    def __init__(self, socket: WebSocket, what: str) -> None:
+        super().__init__(socket, what)
+        self._fresh = False
+        self._channel = DATA
+        self._heads = [_PORT, _PORT]
+
+    def begin(self) -> None:
+        """A message begins."""
+        self._fresh = True
+
+    def feed(self, data: memoryview) -> None:
+        """A part of a message."""
+        if self._fresh:
+            self._fresh, self._channel, data = False, data[0], data[1:]
+        if self._channel > ERROR:
+            return
+        if head := self._heads[self._channel]:
+            taken = min(head, len(data))
+            self._heads[self._channel] -= taken
+            data = data[taken:]
+        if self._channel == ERROR:
+            self._said += data
+        elif data:
+            self._parts.append(data)
+
+
+class StreamPipe(Pipe):
+    """SPDY/3.1: an error stream, which is only listened to, and a data stream."""
+
+    _ERROR, _DATA = 1, 3
+
+    def __init__(self, socket: WebSocket, what: str, port: int) -> None:
+        super().__init__(socket, what)
+        from console.parsers import spdy
+
+        self._spdy = spdy
+        self._reader, self._writer = spdy.Reader(), spdy.Writer()
+        self._port = port
+        self._finished = self._over = False
+
+    def attach(self, receiver: Receiver) -> None:
+        """Begin; the streams are opened without waiting for the answers."""
+        super().attach(receiver)
+        about = {"port": str(self._port), "requestid": "0"}
+        self._socket.send(
+            self._writer.syn_stream(self._ERROR, {"streamtype": "error", **about}),
+            self._writer.data(self._ERROR, b"", last=True),
+            self._writer.syn_stream(self._DATA, {"streamtype": "data", **about}),
+        )
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if not self._finished:
+            self._socket.send(self._writer.data(self._DATA, data))
+
+    def finish(self) -> None:
+        """Close this direction."""
+        if not self._finished:
+            self._finished = True
+            self._socket.send(self._writer.data(self._DATA, b"", last=True))
+
+    def feed(self, data: memoryview) -> None:
+        """Frames do not keep to messages."""
         try:
-            await self._socket.send_bytes(bytes([DATA]) + data)
-        except (ConnectionError, aiohttp.ClientError) as error:
-            raise Unreachable(f"The connection to {self._what} broke off.") from error
+            for frame in self._reader.feed(bytes(data)):
+                self._take(frame.kind, frame.stream, frame.data, last=frame.last)
+        except ValueError:
+            self._said += b"the server's answer is no SPDY/3.1"
+            self._over = True
 
-    async def receive(self) -> bytes:
-        """Bytes as they come; empty at the end. Unreachable with the kubelet's words if the port cannot be reached."""
-        while True:
-            message = await self._socket.receive()
-            if message.type is not aiohttp.WSMsgType.BINARY:
-                return b""
-            channel, data = message.data[0], message.data[1:]
-            if channel not in self._begun:
-                self._begun.add(channel)
-                data = data[_PORT:]
-            if channel == ERROR and data:
-                raise Unreachable(f"Could not reach {self._what}: {data.decode(errors='replace').strip()}.")
-            if channel == DATA and data:
-                return bytes(data)
+    def _take(self, kind: int, stream: int, data: bytes, *, last: bool) -> None:
+        spdy = self._spdy
+        if kind == spdy.PING:
+            self._socket.send(self._writer.ping(data))
+        elif kind == spdy.GOAWAY or (kind == spdy.RST_STREAM and stream == self._DATA):
+            self._over = True
+        elif kind == spdy.DATA and stream == self._ERROR:
+            self._said += data
+            self._over = self._over or bool(self._said and last)
+        elif kind == spdy.DATA and stream == self._DATA:
+            self._parts.append(data)
+            self._over = self._over or last
+
+    def flushed(self) -> None:
+        """Hand over what came; the end of the data stream is the end of the pipe."""
+        self._hand_over()
+        if self._over and not self.closed:
+            self.ended("")
 
 
-@asynccontextmanager
-async def dial(client: Client, namespace: str, pod: str, port: int) -> AsyncIterator[Pipe]:
-    """A pipe to that port; raises Refused and its kin, Unreachable."""
+async def dial(wire: Wire, login: Login, namespace: str, pod: str, port: int) -> Pipe:
+    """A pipe to that port, over this connection; raises Refused and its kin, Unreachable, Outdated (of the log-in)."""
     what = f"port {port} of pod {pod}"
-    async with client.websocket(
-        pod_path(namespace, pod, "portforward"),
-        doing=f"reach {what}",
-        params={"ports": str(port)},
-        protocols=PROTOCOLS,
-    ) as socket:
-        yield Pipe(socket, what)
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/portforward"
+    protocol = _spoken.get(login.server, CHANNELS)
+    query = f"?ports={port}" if protocol == CHANNELS else ""
+    made = await wire.upgrade(path + query, protocol)
+    if isinstance(made, Answer):
+        await _explain(made, login, f"reach {what}")
+        raise NotSpoken(f"Could not reach {what}: the API server does not take the protocol {protocol}.")
+    return ChannelPipe(made, what) if protocol == CHANNELS else StreamPipe(made, what, port)
 
 
-@asynccontextmanager
-async def forward(
-    client: Client, namespace: str, pod: str, remote_port: int, local_port: int = 0
-) -> AsyncIterator[int]:
-    """A port of this machine (any free one, or `local_port`) that leads to the pod's; yields its number.
+class NotSpoken(Unreachable):
+    """The server does not take this protocol; another connection may try the other."""
 
-    Raises BadInput if the local port is taken. A connection that cannot be carried on is closed; the port stays.
+
+def other_protocol(login: Login) -> bool:
+    """Go over to the other protocol with this server; False when both have been tried."""
+    if _spoken.get(login.server, CHANNELS) == TUNNEL:
+        _spoken.pop(login.server, None)
+        return False
+    _spoken[login.server] = TUNNEL
+    return True
+
+
+async def _explain(answer: Answer, login: Login, doing: str) -> None:
+    """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
+    if answer.status < 300:
+        return
+    error = await refusal_of(login, answer, doing)
+    if outdated(answer):
+        raise Outdated(error.message)
+    if isinstance(error, NotFound | NotLoggedIn) or _is_verdict(error):
+        raise error
+
+
+def _is_verdict(error: ConsoleError) -> bool:
+    """Whether it is about rights or the server's state; what does not know a protocol says 400, 403 without a Status,
+    405, 426 or 501.
     """
-    open_now: set[asyncio.Task[None]] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(carry(reader, writer))
-        open_now.add(task)
-        task.add_done_callback(open_now.discard)
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with dial(client, namespace, pod, remote_port) as pipe:
-                await _carry(pipe, reader, writer)
-        except ConsoleError:
-            # Whoever connected sees the connection closed, as with a port that nobody serves.
-            writer.transport.abort()
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    try:
-        server = await asyncio.start_server(accept, "127.0.0.1", local_port, limit=1 << 18)
-    except OSError as error:
-        raise BadInput(f"The local port {local_port} cannot be used: {error.strerror}.", "Choose another.") from error
-    try:
-        yield int(server.sockets[0].getsockname()[1])
-    finally:
-        server.close()
-        for task in tuple(open_now):
-            task.cancel()
-        await asyncio.gather(*open_now, return_exceptions=True)
-
-
-async def _carry(pipe: Pipe, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Both directions, until the pod's side ends, or a while after the local side has."""
-
-    async def out() -> None:
-        while data := await reader.read(1 << 17):
-            await pipe.send(data)
-        await asyncio.sleep(LINGER)
-
-    async def back() -> None:
-        with suppress(ConnectionError):
-            while data := await pipe.receive():
-                writer.write(data)
-                await writer.drain()
-
-    ways = [asyncio.create_task(out()), asyncio.create_task(back())]
-    try:
-        done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in done:
-            way.result()
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+    if isinstance(error, NotAllowed):
+        return error.reason == "Forbidden"
+    if isinstance(error, Refused):
+        return error.status not in {400, 405, 426}
+    return "answered 501" not in error.message

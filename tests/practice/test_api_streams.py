@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSServerHandshakeError
 
-from console.practice.api import spdy
+from console.parsers import spdy
+from console.parsers.spdy import Reader, Writer
 from console.practice.api.authn import Account, Rule
-from console.practice.api.spdy import Reader, Writer
 from tests.practice.api_client import PODS, Api, serving
 
 if TYPE_CHECKING:

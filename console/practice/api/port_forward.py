@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import ClientConnectionResetError, WSMsgType
 
-from console.practice.api import spdy
+from console.parsers import spdy
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -1,0 +1,55 @@
+"""Why the operating system or TLS gave no connection, in plain words; needs no library of the network."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+
+from console.errors import TRY_AGAIN
+
+_WORDS = {
+    errno.ECONNREFUSED: "nothing answers there (connection refused)",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EPIPE: "the connection was closed",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.EHOSTUNREACH: "there is no route to it",
+    errno.ETIMEDOUT: "it did not answer in time",
+}
+CHECK = "Check the network, a VPN, and the address in the kubeconfig."
+
+
+def certificate(error: Exception) -> tuple[str, str]:
+    """Why a server's certificate is refused, and what to do about it."""
+    reason = getattr(error, "verify_message", "") or str(error)
+    if "has expired" in reason:
+        return "its certificate has expired", "Ask the cluster's administrator to renew it."
+    if "not yet valid" in reason:
+        return "its certificate is not valid yet", "Check this machine's clock."
+    if "self-signed" in reason or "self signed" in reason or "local issuer" in reason:
+        return "its certificate is not from the authority in the kubeconfig", "Write the kubeconfig again."
+    return f"its certificate is refused ({reason})", "Write the kubeconfig again."
+
+
+def system(error: OSError) -> str:
+    """Why the system says there is no connection."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
+    if error.errno in _WORDS:
+        return _WORDS[error.errno]
+    refused = "Connect call failed" in str(error) and "111" in str(error)  # several addresses, each refused
+    return _WORDS[errno.ECONNREFUSED] if refused else (error.strerror or str(error) or "no connection")
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """Why there is no answer, and what to do about it."""
+    import socket
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return certificate(error)
+    if isinstance(error, socket.gaierror):
+        return "its name cannot be resolved", CHECK
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time", CHECK
+    if isinstance(error, OSError):
+        return system(error), CHECK if isinstance(error, ConnectionRefusedError) else TRY_AGAIN
+    return str(error).strip() or type(error).__name__, TRY_AGAIN

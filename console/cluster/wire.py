@@ -1,0 +1,202 @@
+"""One connection to the API server that is ready in milliseconds: a few plain requests, then a WebSocket.
+
+`client` does everything else, over aiohttp, whose import alone takes longer than a whole `ssh` through a tunnel may.
+This speaks just the HTTP/1.1 that an API server answers a GET with, on the same connection that becomes the tunnel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from console.cluster.causes import why
+from console.cluster.websocket import WebSocket
+from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from console.cluster.login import Login
+
+CONNECT = 10.0
+"""Seconds until a connection has to stand, or a request to be answered."""
+_ROOM = 1 << 16
+_PORTS = {"http": 80, "https": 443}
+_OK, _UNAUTHORIZED, _SWITCHING = 200, 401, 101
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request got."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+
+
+class Wire:
+    """A connection that stands; made by `connected`."""
+
+    def __init__(self, login: Login, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._login = login
+        self._base = urlsplit(login.server)
+        self._reader, self._writer = reader, writer
+        self._taken = False
+        self.refused: dict[str, str] = {}
+        """The credentials of the last request, by which `login.renew` knows what is out of date."""
+
+    async def get(self, path: str, *more: str) -> list[Answer]:
+        """Answers to requests that are sent at once and answered in order; raises OSError and its kin."""
+        for each in (path, *more):
+            await self._ask(each, ("Accept: application/json",))
+        return [await self._answer() for _ in (path, *more)]
+
+    async def upgrade(self, path: str, protocol: str) -> WebSocket | Answer:
+        """The WebSocket that this connection becomes, if the server takes the protocol; else its answer."""
+        key = base64.b64encode(os.urandom(16)).decode()
+        asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+                 f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {protocol}")  # fmt: skip
+        await self._ask(path, asked)
+        answer = await self._answer()
+        if answer.status != _SWITCHING or answer.headers.get("sec-websocket-protocol") != protocol:
+            return answer
+        self._taken = True
+        return WebSocket(self._writer, self._reader)
+
+    async def _ask(self, path: str, headers: Sequence[str]) -> None:
+        self.refused = await self._login.headers()
+        who = [f"{name}: {value}" for name, value in self.refused.items()]
+        lines = (
+            f"GET {self._base.path}{path} HTTP/1.1",
+            f"Host: {self._base.netloc}",
+            "User-Agent: a4",
+            *who,
+            *headers,
+        )
+        self._writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
+
+    async def _answer(self) -> Answer:
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        status = _status(head[0])
+        pairs = (line.partition(":") for line in head[1:] if line)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        if status == _SWITCHING:
+            return Answer(status, headers)
+        return Answer(status, headers, await self._body(headers))
+
+    async def _body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("transfer-encoding", "").lower() != "chunked":
+            size = headers.get("content-length")
+            return await (self._reader.readexactly(int(size)) if size is not None else self._reader.read())
+        parts = []
+        while length := int((await self._reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            parts.append(await self._reader.readexactly(length))
+            await self._reader.readexactly(2)
+        while (await self._reader.readuntil(b"\r\n")) != b"\r\n":
+            """A trailer, which says nothing here."""
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Drop the connection, unless it has become a WebSocket, which closes itself."""
+        if not self._taken:
+            self._writer.transport.abort()
+
+
+def _status(line: str) -> int:
+    """Of an answer's first line."""
+    words = line.split(" ")
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+        raise ConnectionError("what answers there does not speak HTTP")
+    return int(words[1])
+
+
+@contextmanager
+def told(server: str, doing: str) -> Iterator[None]:
+    """Turn what a connection raises into Unreachable, in words."""
+    try:
+        yield
+    except asyncio.IncompleteReadError as error:
+        raise Unreachable(f"Could not {doing}: the API server {server} closed the connection.") from error
+    except asyncio.LimitOverrunError as error:
+        raise Unreachable(f"Could not {doing}: what answers at {server} is no API server.") from error
+    except (OSError, TimeoutError) as error:
+        reason, hint = why(error)
+        raise Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {reason}.", hint) from error
+
+
+@asynccontextmanager
+async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
+    """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
+    with told(login.server, doing):
+        async with asyncio.timeout(CONNECT):
+            wire = await _connect(login)
+        try:
+            yield wire
+        finally:
+            wire.close()
+
+
+async def _connect(login: Login) -> Wire:
+    base = urlsplit(login.server)
+    if base.scheme not in _PORTS or not base.hostname:
+        raise BadKubeconfig(f"The kubeconfig's server address {login.server} is no URL.", "Correct it.")
+    port = base.port or _PORTS[base.scheme]
+    await login.headers()  # a plug-in may bring the certificate that TLS needs
+    context = await login.tls()
+    name = (login.server_name or base.hostname) if context else None
+    proxy = _proxy(login, base)
+    if proxy is None:
+        reader, writer = await asyncio.open_connection(
+            base.hostname, port, ssl=context, server_hostname=name, limit=_ROOM
+        )
+        return Wire(login, reader, writer)
+    reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=_ROOM)
+    await _through(proxy, f"{base.hostname}:{port}", reader, writer)
+    if context:
+        await writer.start_tls(context, server_hostname=name)
+    return Wire(login, reader, writer)
+
+
+def _proxy(login: Login, base: SplitResult) -> SplitResult | None:
+    """The kubeconfig's, else the environment's for servers elsewhere."""
+    address = login.proxy
+    if not address and not login.loopback and any(name.lower().endswith("_proxy") for name in os.environ):
+        from urllib.request import getproxies, proxy_bypass
+
+        address = None if proxy_bypass(base.hostname or "") else getproxies().get(base.scheme)
+    if not address:
+        return None
+    proxy = urlsplit(address if "://" in address else f"http://{address}")
+    if proxy.scheme != "http" or not proxy.hostname:
+        raise BadKubeconfig(f"The proxy {proxy.scheme}://{proxy.hostname} cannot carry tunnels.", "Use an http:// one.")
+    return proxy
+
+
+async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Have the proxy connect."""
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
+    if proxy.username:
+        pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+        lines.append("Proxy-Authorization: Basic " + base64.b64encode(pair).decode())
+    writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
+    answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
+    if _status(answer) != _OK:
+        raise Unreachable(f"The proxy {proxy.hostname} does not connect to {place}: {answer}.")
+
+
+async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:
+    """The error that an answer stands for."""
+    from console.parsers.status import refusal  # only what is refused needs it
+
+    error = refusal(answer.status, answer.body, doing=doing)
+    return (await login.expired() or error) if isinstance(error, NotLoggedIn) else error
+
+
+def outdated(answer: Answer) -> bool:
+    """Whether other credentials might do."""
+    return answer.status == _UNAUTHORIZED

@@ -1,0 +1,118 @@
+"""`a4 proxy`: standard input and output lead to a port of a rank, for ssh's ProxyCommand.
+
+Run straight from `main`, without the command line of everything else: ssh waits for this at every connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB RANK
+
+Connect standard input and output to a port of the pod that fills a rank now: for ssh's ProxyCommand.
+JOB RANK: the rank counts over the whole job (3) or in one replicated job (workers/3); pod/NAME is a pod by its name.
+
+  --port PORT          of the pod (default: 2222, sshd)
+  --entry NAME         whose host keys ssh will check (written by `a4 ssh`)
+  --wait SECONDS       for the next pod, while the rank has none (default: 60)
+  -n, --namespace N    instead of the context's
+  --context C          instead of the kubeconfig's current one
+  --kubeconfig FILE    instead of $KUBECONFIG or ~/.kube/config
+
+exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster
+"""
+_NAMES = {"-n": "namespace", "--namespace": "namespace", "--context": "context", "--kubeconfig": "kubeconfig",
+          "--port": "port", "--wait": "wait", "--entry": "entry"}  # fmt: skip
+_FLAGS = {"--read-only"}
+"""Taken everywhere; a tunnel changes nothing."""
+_USE = "Usage: a4 proxy [--port PORT] JOB RANK; `a4 proxy --help` says more."
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one `a4 proxy`; gives the exit code."""
+    try:
+        words, given = read(argv)
+        if words is None:
+            sys.stdout.write(HELP)
+            return 0
+        asyncio.run(proxy(words, given))
+        code = 0
+    except ConsoleError as error:
+        sys.stderr.write(f"a4: {error}\n")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    sys.stderr.flush()
+    os._exit(code)  # there is nothing to put in order, and tearing the interpreter down takes as long as a handshake
+
+
+def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
+    """Words and options of the command line; no words at all for `--help`. Raises BadInput."""
+    words: list[str] = []
+    given: dict[str, str] = {}
+    rest = list(argv)
+    while rest:
+        each = rest.pop(0)
+        name, equals, value = each.partition("=")
+        if each in {"-h", "--help"}:
+            return None, {}
+        if each in _FLAGS:
+            continue
+        if each.startswith("-n") and each not in _NAMES and not each.startswith("--"):
+            given["namespace"] = each[2:]
+        elif name in _NAMES:
+            if not equals and not rest:
+                raise BadInput(f"{name} wants a value.", _USE)
+            given[_NAMES[name]] = value if equals else rest.pop(0)
+        elif each.startswith("-"):
+            raise BadInput(f"There is no option {each}.", _USE)
+        else:
+            words.append(each)
+    return words, given
+
+
+async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
+    """Find the rank and carry."""
+    from console.models.tunnel import SSH_PORT, Address, Ports
+    from console.tunnel.pipe import carry, login
+    from console.tunnel.reach import LIMIT, Reach
+
+    if not 1 <= len(words) <= 2:
+        raise BadInput("Name a job and a rank.", _USE)
+    port = Ports.of(given.get("port", str(SSH_PORT))).remote
+    limit = _seconds(given["wait"]) if "wait" in given else LIMIT
+    kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
+    who = login(kubeconfig, given.get("context", ""))
+    address = Address.of(given.get("namespace") or who.target.namespace, *words)
+    found = None
+    if name := given.get("entry"):
+        from console.ssh.following import follow
+
+        found = partial(follow, who, name)
+    await carry(Reach(who), address, port, limit=limit, say=warn, found=found)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise BadInput(f"{text} is no number of seconds.", _USE)
+    return seconds
+
+
+def warn(text: str) -> None:
+    """One line on standard error, at once."""
+    sys.stderr.write(f"a4: {text}\n")
+    sys.stderr.flush()
