@@ -6,21 +6,29 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_REMOTE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?):(?P<rank>\d{1,6}|\*|all)?:(?P<path>.*)", re.DOTALL)
+_JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
+_REMOTE = re.compile(
+    rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
+)
+ALL = "all"
+"""Instead of a rank: each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePlace:
-    """A path in a rank of a job, written `JOB:RANK:PATH`."""
+    """A path in a rank of a job, written `JOB:RANK:PATH`, or in a pod, `pod/NAME:PATH`."""
 
     job: str
-    rank: int | None
-    """None: every rank, written `JOB:all:PATH`."""
+    """Or pod/NAME."""
+    rank: str
+    """A number, REPLICATED/INDEX, `ALL`, or empty for a pod."""
     path: str
     """Relative paths begin where the container's programs begin; empty is that folder itself."""
 
-    def __str__(self) -> str:
-        return f"{self.job}:{'all' if self.rank is None else self.rank}:{self.path}"
+    @property
+    def everywhere(self) -> bool:
+        """Whether every rank is meant."""
+        return self.rank == ALL
 
 
 def remote_place(text: str) -> RemotePlace | None:
@@ -29,7 +37,7 @@ def remote_place(text: str) -> RemotePlace | None:
     if found is None:
         return None
     rank = found["rank"] or ""
-    return RemotePlace(found["job"], int(rank) if rank.isdecimal() else None, found["path"])
+    return RemotePlace(found["pod"] or found["job"], ALL if rank == "*" else rank, found["path"])
 
 
 class EntryKind(StrEnum):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from screens.cli.jobs import execute, launch, logs, recipes, stop
+from screens.cli.cp import copy
+from screens.cli.exec import execute
+from screens.cli.facts import facts
+from screens.cli.jobs import launch, logs, recipes, stop
 from screens.cli.listing import show_list
 from screens.cli.options import LISTS
+from screens.cli.shell import shell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,6 +23,9 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "stop": stop,
     "logs": logs,
     "exec": execute,
+    "shell": shell,
+    "cp": copy,
+    "facts": facts,
     **dict.fromkeys(LISTS, show_list),
 }
 

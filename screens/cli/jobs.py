@@ -1,9 +1,7 @@
-"""Commands on one job: launch, stop, logs, exec."""
+"""Commands on one job: launch, stop, logs."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,6 @@ from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from console.models.fleet import Fleet
     from console.models.job import JobSet
     from console.models.launch import Recipe
@@ -152,32 +148,6 @@ async def logs(options: Options) -> int:
             if options.follow:
                 sys.stdout.flush()
     return 0
-
-
-async def execute(options: Options) -> int:
-    """Run a program in a rank's pod, its output passed on as it comes; gives its exit code."""
-    if not options.argv:
-        raise BadInput("No command was given.", "Write it after two dashes: a4 exec JOB RANK -- nvidia-smi")
-    async with connected(options, JOB_KINDS) as session:
-        fleet = await session.listed(*JOB_KINDS)
-        pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
-        if pod.finished:
-            raise NotFound(f"Rank {options.rank} of {options.job} has ended ({pod.status}): no command can run in it.")
-        stdin = typed() if options.stdin else None
-        return await session.exec(pod.namespace, pod.name, options.argv, stdin=stdin, on_output=pass_on)
-
-
-async def typed() -> AsyncIterator[bytes]:
-    """Standard input as it comes, without blocking the event loop."""
-    while data := await asyncio.to_thread(os.read, sys.stdin.fileno(), 65536):
-        yield data
-
-
-def pass_on(channel: int, data: bytes) -> None:
-    """Write a program's output where it belongs: 1 standard output, 2 standard error."""
-    stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
-    stream.write(data)
-    stream.flush()
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:

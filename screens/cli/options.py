@@ -9,6 +9,7 @@ from typing import Any
 
 from console.settings import Settings
 from screens.cli.columns import LAYOUTS
+from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -46,6 +47,22 @@ class Options:
     wait: bool = False
     job: str = ""
     rank: int | None = None
+    rank_text: str = ""
+    """A rank as it was written: a number, or REPLICATED/INDEX."""
+    every_rank: bool = False
+    ranks: str = ""
+    """Ranks as they were written, such as 0-3,7."""
+    container: str = ""
+    at_once: int = 16
+    limit: float | None = None
+    """Seconds."""
+    lines: bool = False
+    grouped: bool = False
+    tmux: bool = True
+    sources: tuple[str, ...] = ()
+    target: str = ""
+    recursive: bool = False
+    by: str = ""
     follow: bool = False
     tail: int | None = None
     previous: bool = False
@@ -72,8 +89,8 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    if "set" in given:
-        given["set"] = tuple(given["set"])
+    for name in {"set", "sources"} & given.keys():
+        given[name] = tuple(given[name])
     return Options(**given)
 
 
@@ -112,7 +129,10 @@ def _parser() -> argparse.ArgumentParser:
     stop.add_argument("job", metavar="NAME")
     stop.add_argument("--json", action="store_true", help="as JSON")
     _logs(command("logs", "the log of one rank of a job (rank 0 unless named)"))
-    _exec(command("exec", "run a command in one rank of a job; a4 exits with its code"))
+    add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
+    add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
+    add_copy(command("cp", "copy files and folders from or to ranks of a job"))
+    add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a rank"))
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
@@ -167,13 +187,6 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="until the container has ended")
     parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines")
     parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
-
-
-def _exec(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "a4 exec [-i] JOB RANK -- COMMAND [ARGUMENT ...]"
-    parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on to the command")
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank", metavar="RANK", type=int)
 
 
 def _speed(text: str) -> float:

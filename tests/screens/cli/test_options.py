@@ -22,7 +22,7 @@ def test_cluster_options_may_stand_before_or_after_the_command() -> None:
 
 def test_what_follows_two_dashes_belongs_to_the_pod() -> None:
     options = parse(["exec", "train", "3", "--", "sh", "-c", "echo --json; exit 3"])
-    assert (options.job, options.rank, options.argv) == ("train", 3, ("sh", "-c", "echo --json; exit 3"))
+    assert (options.job, options.rank_text, options.argv) == ("train", "3", ("sh", "-c", "echo --json; exit 3"))
     assert not options.json
 
 
@@ -31,7 +31,7 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
     assert (options.recipe, options.set, options.dry_run) == ("nccl-all-reduce", ("gpus=16", "queue=a4"), True)
 
 
-@pytest.mark.parametrize("argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "one", "--", "ls"]])
+@pytest.mark.parametrize("argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "--at-once", "0", "--", "ls"]])
 def test_what_is_not_understood_is_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         parse(argv)

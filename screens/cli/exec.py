@@ -1,0 +1,154 @@
+"""Commands in pods: in one rank with its own streams, or in many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from console.models.everywhere import OutputGroup, RankOutput, grouped, worst
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, warn
+from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from console.models.ranks import Rank
+    from console.session import Session
+    from screens.cli.options import Options
+
+_WRITE = "Write it after two dashes: a4 exec JOB RANK -- nvidia-smi"
+
+
+async def execute(options: Options) -> int:
+    """Run a program in one rank, its output passed on as it comes, or in many; gives its exit code, or the worst."""
+    if not options.argv:
+        raise BadInput("No command was given.", _WRITE)
+    many = options.every_rank or options.ranks
+    if many and options.stdin:
+        raise BadInput("Standard input cannot go to many ranks.", "Name one rank, or leave out --stdin.")
+    if many and options.rank_text:
+        raise BadInput(f"Both rank {options.rank_text} and several ranks were named.", "Leave one of them out.")
+    async with connected(options, KINDS) as session:
+        fleet = await session.listed(*KINDS)
+        if many:
+            ranks = chosen_ranks(fleet, session.namespace, options.job, options.ranks)
+            return await in_many(session, ranks, options)
+        rank = rank_named(fleet, session.namespace, options.job, options.rank_text)
+        pod = running_pod(rank, options.job, "no command can run in it")
+        container = container_of(pod, options.container)
+        if options.json:
+            return await in_many(session, (rank,), options)
+        stdin = typed() if options.stdin else None
+        running = session.exec(
+            pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=pass_on
+        )
+        try:
+            return await asyncio.wait_for(running, options.limit)
+        except TimeoutError:
+            warn(f"It was given up after {options.limit:g} s; it may still run there.")
+            return 124
+
+
+async def in_many(session: Session, ranks: tuple[Rank, ...], options: Options) -> int:
+    """Run it in these ranks and show it as the options say; the worst exit code."""
+    on_terminal = sys.stdout.isatty()
+    by_line = options.lines or not (options.json or options.grouped or on_terminal)
+    lines = Lines(max((rank.number for rank in ranks), default=0))
+    waiting = Countdown(len(ranks), shown=sys.stderr.isatty() and not by_line)
+
+    def ended(output: RankOutput) -> None:
+        waiting.one_less()
+        if by_line:
+            lines.end(output)
+
+    outputs = await session.inside.everywhere(
+        ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
+        heard=lines.add if by_line else lambda *_: None, ended=ended,
+    )  # fmt: skip
+    waiting.clear()
+    if options.json:
+        say_json({"command": options.argv, "code": worst(outputs), "ranks": outputs})
+    elif not by_line:
+        for group in grouped(outputs):
+            show_group(group, bold=on_terminal)
+    return worst(outputs)
+
+
+def show_group(group: OutputGroup, *, bold: bool) -> None:
+    """Ranks that said the same, and what they said."""
+    title = group.words + (f", exit code {group.code}" if group.code else "")
+    mark = "✗ " if group.code else "≠ " if group.odd else ""
+    shown = (
+        f"\x1b[1{';31' if group.code else ';33' if group.odd else ''}m{mark}{title}:\x1b[0m"
+        if bold
+        else f"{mark}{title}:"
+    )
+    if "\n" in group.said:
+        say(shown)
+        for line in group.said.splitlines():
+            say(f"  {line}")
+    else:
+        say(f"{shown} {group.said or '(no output)'}")
+
+
+class Lines:
+    """Output of many ranks, whole lines, each after its rank."""
+
+    def __init__(self, highest: int) -> None:
+        self._width = len(str(highest))
+        self._rests: dict[tuple[int, int], bytes] = {}
+
+    def add(self, rank: int, channel: int, data: bytes) -> None:
+        """Print what is whole."""
+        *whole, rest = (self._rests.get((rank, channel), b"") + data).split(b"\n")
+        self._rests[rank, channel] = rest
+        stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
+        for line in whole:
+            stream.write(f"{rank:{self._width}}: ".encode() + line + b"\n")
+        stream.flush()
+
+    def end(self, output: RankOutput) -> None:
+        """Print what is left without a line end, and how it ended where that matters."""
+        for channel in (1, 2):
+            if self._rests.get((output.rank, channel)):
+                self.add(output.rank, channel, b"\n")
+        if output.failure or output.code:
+            words = output.failure or f"exit code {output.code}"
+            self.add(output.rank, 2, f"{words}\n".encode())
+
+
+class Countdown:
+    """One line on the terminal: how many ranks have answered."""
+
+    def __init__(self, every: int, *, shown: bool) -> None:
+        self._every, self._done, self._shown = every, 0, shown
+
+    def one_less(self) -> None:
+        """One more has."""
+        self._done += 1
+        if self._shown:
+            sys.stderr.write(f"\r\x1b[K{self._done} of {self._every} ranks have answered")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+async def typed() -> AsyncIterator[bytes]:
+    """Standard input as it comes, without blocking the event loop."""
+    while data := await asyncio.to_thread(os.read, sys.stdin.fileno(), 65536):
+        yield data
+
+
+def pass_on(channel: int, data: bytes) -> None:
+    """Write a program's output where it belongs: 1 standard output, 2 standard error."""
+    stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
+    stream.write(data)
+    stream.flush()

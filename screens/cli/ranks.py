@@ -1,0 +1,85 @@
+"""Which rank, pod and container a command line means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+from console.models.everywhere import parse_ranks
+from console.models.ranks import Rank, ranks
+from console.models.tunnel import Address
+from screens.cli.jobs import find_job
+from screens.cli.output import warn
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
+    from console.models.pod import Pod
+
+KINDS = ("jobsets", "jobs", "pods")
+
+
+def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
+    """The rank that JOB RANK, JOB REPLICATED/INDEX or pod/NAME means, with or without a pod."""
+    address = Address.of(namespace, job, rank)
+    if address.pod:
+        pod = fleet.pods.get((namespace, address.pod))
+        if pod is None:
+            raise NotFound(
+                f"There is no pod {address.pod} in namespace {namespace}.", "a4 pods -A lists all there are."
+            )
+        return Rank(-1, "", 0, 0, pod.gpus, pod)
+    every = ranks(find_job(fleet, namespace, job), fleet)
+    some = [each for each in every if not address.group or each.replicated_job == address.group]
+    if address.group and not some:
+        names = ", ".join(dict.fromkeys(each.replicated_job for each in every))
+        raise BadInput(f"{job} has no replicated job {address.group}.", f"It has {names}." if names else "")
+    if not 0 <= address.number < len(some):
+        raise BadInput(
+            f"{job} has no rank {address.rank_text}.", f"Its ranks are 0 to {len(some) - 1}." if some else ""
+        )
+    return some[address.number]
+
+
+def running_pod(rank: Rank, job: str, what: str) -> Pod:
+    """Its pod, in which something can be done; NotFound says why there is none."""
+    name = rank_words(rank, job)
+    if rank.pod is None:
+        raise NotFound(f"{name} has no pod.", "Why: a4 jobs --json")
+    if rank.pod.finished:
+        raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.")
+    if rank.pod.phase != "Running":
+        raise NotFound(f"{name} does not run yet ({rank.pod.status}): {what}.", "Why: a4 pods --json")
+    return rank.pod
+
+
+def rank_words(rank: Rank, job: str) -> str:
+    """The rank as a sentence begins with it."""
+    return f"Rank {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
+
+
+def where(rank: Rank, job: str) -> str:
+    """The same inside a sentence."""
+    return f"rank {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
+
+
+def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Rank, ...]:
+    """Ranks of a job: those that `text` lists, all without one."""
+    every = ranks(find_job(fleet, namespace, job), fleet)
+    if not every:
+        raise NotFound(f"{job} has no ranks.")
+    wanted = set(parse_ranks(text, [each.number for each in every])) if text else None
+    return tuple(each for each in every if wanted is None or each.number in wanted)
+
+
+def container_of(pod: Pod, wanted: str) -> str:
+    """The container to use: the one asked for, else the one that does the work, and then the others are named."""
+    running = [each.name for each in pod.containers if each.state == "running"]
+    if wanted:
+        if wanted not in [each.name for each in pod.containers]:
+            raise BadInput(f"Pod {pod.name} has no container {wanted}.", f"It has {', '.join(running)}.")
+        return wanted
+    main = pod.main.name if pod.main else ""
+    others = [name for name in running if name != main]
+    if others:
+        warn(f"This is container {main}; {', '.join(others)} with --container.")
+    return main
