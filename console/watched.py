@@ -160,6 +160,10 @@ class WatchedCluster:
     def _left(self) -> None:
         """The cluster is another one from here on: what was remembered of the last one is void."""
 
+    def sees(self, kind: str, namespace: str) -> bool:
+        """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
+        return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
+
     def contexts(self) -> tuple[ContextName, ...]:
         """Contexts of the kubeconfig."""
         return self._kubeconfig.names(self.context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,13 @@ from tests.lab.control_plane import Lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads or writes what the person who runs it has kept."""
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
 
 
 @pytest.fixture(scope="session")

@@ -55,3 +55,17 @@ def _without_nulls(values: Mapping[str, Value]) -> dict[str, Value]:
         for name, value in values.items()
         if value is not None
     }
+
+
+def reduced(below: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
+    """The least that `merge` lays over `below` to come to the same as with these values."""
+    least: dict[str, Value] = {}
+    for name, value in values.items():
+        under = below.get(name)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            part = reduced(under, value)
+            if part:
+                least[name] = part
+        elif (name not in below and value is not None) or (name in below and value != under):
+            least[name] = value
+    return least

@@ -1,0 +1,315 @@
+"""What was launched, remembered, and completed as soon as anybody sees what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, ConsoleError
+from console.history import History, usual_place
+from console.models.keeping import without_secrets
+from console.models.link import LinkState
+from console.models.ranks import ranks
+from console.models.run import Outcome, RunRecord, find_run, is_of, observed
+from console.models.values import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from console.cluster.target import Target
+    from console.launch import Catalogue, Launcher
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.launch import LaunchPlan
+    from console.models.nccl import NcclTest
+    from console.models.pod import Pod
+    from console.models.training import TrainingRun
+    from console.models.values import Value
+    from console.watched import WatchedCluster
+
+AGAIN = 5.0
+"""Seconds after which the file is asked again what other consoles launched."""
+PAUSE = 1.0
+"""Seconds between two looks at the picture."""
+GRACE = 3.0
+"""Seconds in which whoever stopped a job that is gone will have said so."""
+SETTLING = 30.0
+"""Seconds in which the watch will have told of a job that was just launched."""
+TAIL = 20_000
+"""Lines at the end of a log in which its last figures stand."""
+READING = 10.0
+"""Seconds that reading such a log may take."""
+
+
+class Runs:
+    """The memory of one session: real clusters share a file, each practice cluster has its own."""
+
+    def __init__(
+        self, cluster: WatchedCluster, catalogue: Callable[[], Catalogue], launcher: Callable[[], Launcher]
+    ) -> None:
+        self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
+        self._histories: dict[Path, History] = {}
+        self._open: dict[int, RunRecord] = {}
+        self._asked = 0.0
+        self._alive: set[int] = set()
+        """Runs whose job this session has seen alive."""
+        self._missed: dict[int, float] = {}
+        """Since when it has not been seen any more."""
+        self._settling = asyncio.Lock()
+
+    @property
+    def _target(self) -> Target:
+        return self._cluster.connected.target
+
+    @property
+    def _history(self) -> History:
+        folder = self._target.cluster.practice_folder
+        place = folder / "history.db" if folder else usual_place()
+        return self._histories.setdefault(place, History(place))
+
+    @property
+    def note(self) -> str:
+        """What is wrong with the memory, in one sentence; empty: nothing."""
+        return next((each.note for each in self._histories.values() if each.note), "")
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
+
+    # what was
+
+    async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        """Every run that is remembered, newest first, of all clusters."""
+        return await self._history.runs(recipe)
+
+    async def find(self, word: str) -> RunRecord:
+        """The run of that number, else the latest of that name; BadInput names those there are."""
+        known = await self.all()
+        found = find_run(known, word)
+        if found is None:
+            names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
+            raise BadInput(
+                f"No run {word} is remembered.", f"The latest are: {names}." if names else "None is: launch something."
+            )
+        return found
+
+    async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+        """Name and values of the last launch of a recipe; None if it was never launched."""
+        return next(((run.name, run.values) for run in await self.all(recipe)), None)
+
+    async def forget(self, numbers: Iterable[int]) -> int:
+        """Drop these runs from the memory; how many went. Jobs are not touched."""
+        wanted = set(numbers)
+        for number in wanted:
+            self._open.pop(number, None)
+        return await self._history.forget(wanted)
+
+    # what happens
+
+    async def launched(self, plan: LaunchPlan) -> RunRecord:
+        """Remember a launch that has just been made."""
+        catalogue, target = self._catalogue(), self._target
+        values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
+        whole = merge(catalogue.defaults(plan.recipe), plan.values)
+        run = RunRecord(
+            recipe=catalogue.recipe(plan.recipe).id,
+            name=plan.name,
+            namespace=plan.namespace,
+            values=values,
+            left_out=left_out,
+            context=target.context,
+            server=target.cluster.server,
+            chart=await asyncio.to_thread(_chart_version, catalogue.chart),
+            launched=time.time(),
+            who=getuser(),
+            uid=await self._uid(plan.namespace, plan.name),
+            gpus=_number(whole.get("gpus")),
+            queue=str(whole.get("queue") or ""),
+        )
+        kept = await self._history.add(run)
+        if kept.number:
+            self._open[kept.number] = kept
+        return kept
+
+    async def _uid(self, namespace: str, name: str) -> str:
+        from console.cluster import actions
+
+        connection = self._cluster.connected
+        try:
+            return (await actions.read_jobset(connection.client, connection.catalogue, namespace, name)).uid
+        except ConsoleError:
+            return ""  # the watch will tell it
+
+    async def stopped(self, namespace: str, name: str) -> None:
+        """A job was stopped from here: an end that needs no guess."""
+        for run in await self._following(fresh=True):
+            if run.key == (namespace, name):
+                await self._write(run, replace(run, outcome=Outcome.STOPPED, why="", ended=time.time()))
+
+    async def note_measure(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        peak_busbw: float | None = None,
+        average_busbw: float | None = None,
+        loss: float | None = None,
+        step: int | None = None,
+    ) -> None:
+        """Keep what was measured of a job (GB/s; the last loss and its step), if it was launched from here."""
+        said = {"peak_busbw": peak_busbw, "average_busbw": average_busbw, "loss": loss, "step": step}
+        known: dict[str, Any] = {figure: value for figure, value in said.items() if value is not None}
+        for run in await self._following():
+            if run.key == (namespace, name) and known:
+                await self._write(run, replace(run, **known))
+
+    async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
+        """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
+        await self.note_measure(namespace, name, **_busbw(tests))
+
+    # the keeper
+
+    async def keep(self) -> None:
+        """Complete what is open, for ever."""
+        while True:
+            try:
+                await self.settle()
+            except ConsoleError:
+                # The cluster or the file does not answer now; links and `note` say so, and it is tried again.
+                await asyncio.sleep(AGAIN)
+            await asyncio.sleep(PAUSE)
+
+    async def settle(self) -> None:
+        """Complete what is open with the picture of now, as far as jobs can be seen."""
+        link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
+        if not link or link.state is not LinkState.LIVE or not pods or pods.state is LinkState.LISTING:
+            return  # why a job failed stands in its pods
+        async with self._settling:
+            fleet = self._cluster.fleet
+            for run in await self._following():
+                jobset = fleet.jobsets.get(run.key)
+                if jobset is not None and is_of(run, jobset):
+                    self._missed.pop(run.number, None)
+                    await self._see(run, jobset, fleet)
+                elif self._cluster.sees("jobsets", run.namespace) and self._is_gone(run, link.since):
+                    await self._write(run, replace(run, ended=time.time(), **await self._end_of(run)))
+
+    async def _following(self, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+        """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
+        if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
+            self._asked = time.monotonic()
+            found = await self._history.open_runs(self._target.cluster.server)
+            self._open = {run.number: run for run in found}
+        return tuple(self._open.values())
+
+    async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
+        self._alive.add(run.number)
+        now = observed(run, jobset, fleet)
+        if not now.open:
+            now = replace(now, **await self._figures(jobset, fleet, now))
+        await self._write(run, now)
+
+    def _is_gone(self, run: RunRecord, listed: float) -> bool:
+        """Whether a job that is not in the picture is no longer there, and not only not seen yet."""
+        if run.number not in self._alive:
+            return run.launched < listed and time.time() > run.launched + SETTLING
+        missed = self._missed.setdefault(run.number, time.monotonic())
+        if time.monotonic() < missed + GRACE:
+            self._asked = 0.0  # what another console has written meanwhile counts
+            return False
+        return True
+
+    async def _end_of(self, run: RunRecord) -> dict[str, Any]:
+        """What can still be said of a job that is gone."""
+        if run.number in self._alive:
+            return {"outcome": Outcome.STOPPED, "why": "It was deleted, not from this console."}
+        try:
+            known = await self._launcher().releases(run.namespace)
+        except ConsoleError as error:
+            return {"outcome": Outcome.UNKNOWN, "why": f"The job was gone when the console came back. {error.message}"}
+        release = next((each for each in known if each.name == run.name), None)
+        if release is None:
+            return {"outcome": Outcome.UNKNOWN, "why": "The job was gone when the console came back."}
+        if release.status == "failed":
+            return {"outcome": Outcome.FAILED, "why": "Helm says that its release failed, and its job is gone."}
+        why = f"The job was gone when the console came back; its Helm release is still {release.status}."
+        return {"outcome": Outcome.UNKNOWN, "why": why}
+
+    async def _write(self, before: RunRecord, after: RunRecord) -> None:
+        if after == before:
+            return
+        await self._history.change(before, after)
+        if after.open:
+            self._open[after.number] = after
+        else:
+            self._open.pop(after.number, None)
+
+    # figures of a run that has ended
+
+    async def _figures(self, jobset: JobSet, fleet: Fleet, run: RunRecord) -> dict[str, Any]:
+        """What the log of the first rank, else of the last, says in the end; most programs print on one of the two."""
+        if run.average_busbw is not None:
+            return {}
+        pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
+        for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
+            try:
+                async with asyncio.timeout(READING):
+                    found = await self._read(pod)
+            except (ConsoleError, TimeoutError):
+                continue  # a log that is gone or slow: the run is complete without
+            if found:
+                return found
+        return {}
+
+    async def _read(self, pod: Pod) -> dict[str, Any]:
+        from console.cluster import logs
+        from console.reading import LogReading
+
+        wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
+        lines: list[str] = []
+        async with aclosing(logs.follow_log(self._cluster.connected.client, wanted)) as printed:
+            async for line in printed:
+                lines.append(line.text)
+        reading = LogReading()
+        await asyncio.to_thread(reading.feed, "\n".join([*lines, ""]).encode())
+        reading.close()
+        return _busbw(reading.nccl) or _progress(reading.training)
+
+    async def close(self) -> None:
+        """See once more what became of what is open, and let go of the files."""
+        try:
+            await self.settle()
+        except ConsoleError:
+            self._asked = 0.0  # nothing is lost: the next console sees it
+        for history in self._histories.values():
+            await history.close()
+
+
+def _busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
+    peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
+    means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
+    found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}
+    return {figure: value for figure, value in found.items() if value is not None}
+
+
+def _progress(training: tuple[TrainingRun, ...]) -> dict[str, Any]:
+    steps = [step for run in training for step in run.steps]
+    losses = [step.loss for step in steps if step.loss is not None]
+    counted = [step.step for step in steps if step.step is not None]
+    found = {"loss": losses[-1] if losses else None, "step": counted[-1] if counted else None}
+    return {figure: value for figure, value in found.items() if value is not None}
+
+
+def _chart_version(chart: Path) -> str:
+    found = re.search(r"^version: *\"?([^\s\"]+)", (chart / "Chart.yaml").read_text(), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,214 @@
+"""What becomes of a launch, as the console remembers it; what stopping leaves; and what of a release can change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import BadInput, NotFound, ReleaseFailed
+from console.launch import Catalogue
+from console.models.launch import LaunchPlan
+from console.models.release import Fate, Leftover
+from console.models.run import Outcome
+from console.session import Session
+from console.settings import Settings
+from tests.contract.cluster import CORE, JOBSETS, eventually
+from tests.contract.test_session import RECORDING, seen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from console.models.fleet import Fleet
+    from console.models.pod import Pod
+    from console.models.run import RunRecord
+    from console.models.values import Value
+    from tests.contract.cluster import Cluster
+    from tests.contract.space import Space
+
+CATALOGUE = Catalogue.load()
+
+
+def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
+    return LaunchPlan("nccl-all-reduce", name, space.name, {"queue": "team", "keepAlive": True, **values})
+
+
+@pytest.fixture(autouse=True)
+async def queue(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue to launch into, and consoles that look more often than a person would notice."""
+    monkeypatch.setattr("console.runs.PAUSE", 0.1)
+    monkeypatch.setattr("console.runs.GRACE", 0.5)
+    await space.queue("team", 64)
+
+
+@pytest.fixture
+async def other(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
+    """A second console, which comes later."""
+    opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    await opened.listed()
+    yield opened
+    await opened.close()
+
+
+def pods_of(fleet: Fleet, space: Space) -> list[Pod]:
+    job = fleet.jobsets.get((space.name, "train"))
+    return fleet.pods_by_jobset.get(job.uid, []) if job else []
+
+
+async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRecord:
+    """The run of this test, once that has become of it."""
+    found: list[RunRecord] = []
+
+    async def so() -> bool:
+        found[:] = [run for run in await session.runs.all() if run.namespace == space.name]
+        return bool(found) and found[0].outcome is outcome
+
+    await eventually(so, f"the run is remembered as {outcome}")
+    return found[0]
+
+
+async def test_a_run_is_followed_from_its_queue_to_its_end(session: Session, space: Space) -> None:
+    await session.launch(plan(space, keepAlive=False))
+    run = await remembered(session, space, Outcome.RUNNING)
+    assert (run.recipe, run.name, run.gpus, run.queue) == ("nccl-all-reduce", "train", 16, "team")
+    assert run.values == {"queue": "team", "keepAlive": False}
+    assert run.uid == session.fleet.jobsets[space.name, "train"].uid
+    if not space.cluster.programs:
+        pods = [pod["metadata"]["name"] for pod in await space.pods("train", 2)]
+        lines = RECORDING.read_text().splitlines()
+        await space.cluster.append_log(space.api, space.name, pods[0], "workload", lines)
+        for pod in pods:
+            await space.end(pod)
+    run = await remembered(session, space, Outcome.SUCCEEDED)
+    assert run.peak_busbw
+    assert run.average_busbw
+    assert run.peak_busbw > run.average_busbw > 10
+    assert run.seconds(0.0) == run.ended - run.started
+
+
+async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Session, space: Space) -> None:
+    await session.launch(plan(space))
+    await space.pods("train", 2)
+    await seen(session, lambda fleet: [pod.gpus for pod in pods_of(fleet, space)] == [8, 8], "its pods")
+    stop = await session.stopping.plan(space.name, "train")
+    assert (stop.release, stop.pods, stop.gpus) == ("train", 2, 16)
+    assert set(stop.goes) == {"JobSet train", "ConfigMap train-launchers", "Secret train-ssh"}
+    await other.stop_job(space.name, "train")
+    assert (await remembered(session, space, Outcome.STOPPED)).why == ""
+
+
+async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
+    await session.launch(plan(space))
+    await remembered(session, space, Outcome.RUNNING)
+    await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
+    assert "deleted" in (await remembered(session, space, Outcome.STOPPED)).why
+    left, _ = await session.stopping.leftovers(space.name)
+    assert [(each.kind, each.name) for each in left] == [("Release", "train")]
+    assert (await session.stop_job(space.name, "train")).release == "train"
+    assert await session.stopping.leftovers(space.name) == ((), ())
+
+
+async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Session, space: Space) -> None:
+    nfs: dict[str, Value] = {"server": "10.0.0.2", "claim": "shared", "share": "data"}
+    await session.launch(plan(space, storage={"nfs": nfs, "gcs": {"runs": "/gcs"}}))
+    stop = await session.stopping.plan(space.name, "train")
+    volume = f"PersistentVolume a4-{space.name}-shared"
+    assert set(stop.stays) == {"PersistentVolumeClaim shared", volume, "bucket gs://runs, mounted at /gcs"}
+    await session.stop_job(space.name, "train")
+    left, hidden = await session.stopping.leftovers(space.name)
+    assert {(each.kind, each.name, each.holds_data) for each in left} == {
+        ("PersistentVolumeClaim", "shared", True), ("PersistentVolume", f"a4-{space.name}-shared", True),
+    }  # fmt: skip
+    assert hidden == ()
+    for each in left:
+        await session.stopping.remove(each)
+
+    async def nothing() -> bool:
+        return await session.stopping.leftovers(space.name) == ((), ())
+
+    await eventually(nothing, "the volume and its claim are gone")
+
+
+async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
+    with pytest.raises(NotFound):
+        await session.stopping.plan(space.name, "nope")
+    await session.stopping.remove(Leftover("ConfigMap", space.name, "nope", "nope", ""))
+
+
+async def test_what_of_a_running_job_can_change(session: Session, space: Space) -> None:
+    await session.launch(plan(space))
+    await space.pods("train", 2)
+    again = await session.releases.plan(space.name, "train")
+    assert again == plan(space)
+    change = await session.releases.upgrade(await session.releases.changed_plan(space.name, "train", {"ttl": 100}))
+    assert {(each.kind, each.fate) for each in change.objects} == {
+        ("JobSet", Fate.CHANGED), ("ConfigMap", Fate.SAME), ("Secret", Fate.SAME),
+    }  # fmt: skip
+    assert "+  ttlSecondsAfterFinished: 100" in change.objects[0].lines
+    live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
+    assert live["spec"]["ttlSecondsAfterFinished"] == 100
+    for values, words in (
+        ({"gpus": 32}, "The pods of a JobSet cannot be changed once it has left its queue."),
+        ({"restarts": 3}, "How often a JobSet may restart is fixed when it is made."),
+        ({"queue": "other"}, "A job that has left its queue cannot go to another."),
+        ({"priorityClass": "high"}, "The priority of a job cannot be changed once it has left its queue."),
+        ({"maxRunDuration": 60}, "The time a job may run cannot be changed once it has left its queue."),
+    ):
+        with pytest.raises(ReleaseFailed) as refused:
+            await session.releases.upgrade(await session.releases.changed_plan(space.name, "train", values))
+        assert refused.value.message == f"train was not changed. JobSet train: {words}"
+    assert [each.revision for each in await session.releases.history(space.name, "train")] == [1, 2]
+
+
+async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space) -> None:
+    await session.launch(plan(space))
+    await space.pods("train", 2)
+    with pytest.raises(BadInput):
+        await session.releases.revision_before(space.name, "train")
+    await session.releases.upgrade(plan(space, ttl=100))
+    assert await session.releases.revision_before(space.name, "train") == 1
+    with pytest.raises(BadInput, match="no revision 9"):
+        await session.releases.try_rollback(space.name, "train", 9)
+    change = await session.releases.rollback(space.name, "train", 1)
+    assert [each.fate for each in change.objects if each.kind == "JobSet"] == [Fate.CHANGED]
+    live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
+    assert live["spec"]["ttlSecondsAfterFinished"] == 43200
+    assert [each.revision for each in await session.releases.history(space.name, "train")] == [1, 2, 3]
+
+
+async def test_an_upgrade_that_changes_nothing_makes_no_revision(session: Session, space: Space) -> None:
+    await session.launch(plan(space))
+    assert (await session.releases.upgrade(plan(space))).idle
+    assert len(await session.releases.history(space.name, "train")) == 1
+
+
+async def test_a_job_that_went_while_no_console_looked(
+    cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.runs.SETTLING", 0.0)  # as if the person had come back later
+    await session.launch(plan(space))
+    await session.close()
+    await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
+
+    async def gone() -> bool:
+        return (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).status == 404
+
+    await eventually(gone, "the job is gone")
+    later = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    try:
+        await later.listed()
+        lost = await remembered(later, space, Outcome.UNKNOWN)
+        assert lost.why == "The job was gone when the console came back; its Helm release is still deployed."
+    finally:
+        await later.close()
+
+
+async def test_several_consoles_tell_one_story(session: Session, other: Session, space: Space) -> None:
+    await asyncio.gather(session.launch(plan(space, "one", gpus=8)), other.launch(plan(space, "two", gpus=8)))
+    names = {run.name for run in await session.runs.all() if run.namespace == space.name}
+    assert names == {"one", "two"}
+    await session.stop_job(space.name, "two")
+    runs = {run.name: run.outcome for run in await other.runs.all() if run.namespace == space.name}
+    assert runs["two"] is Outcome.STOPPED
+    assert (await space.items(CORE, "configmaps", labelSelector="app.kubernetes.io/instance=two")) == []
