@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing, suppress
+from functools import cached_property
 from getpass import getuser
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
+    from console.follow import Follow
     from console.inside.containers import Inside
     from console.launch import Catalogue, Launcher
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
@@ -52,6 +54,14 @@ class Session(WatchedCluster):
 
     def _left(self) -> None:
         self._rights.clear()
+        if "follow" in vars(self):
+            self.follow.left()
+
+    async def close(self) -> None:
+        """End everything."""
+        if "follow" in vars(self):
+            await self.follow.close()
+        await super().close()
 
     async def _greet(self) -> None:
         """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
@@ -178,6 +188,13 @@ class Session(WatchedCluster):
         return Inside(self)
 
     # streams
+
+    @cached_property
+    def follow(self) -> Follow:
+        """What all ranks of a job print, followed once for all who read it and kept on this machine."""
+        from console.follow import Follow
+
+        return Follow(self)
 
     def follow_log(
         self,

@@ -1,0 +1,104 @@
+"""Follow what all ranks of a job print at once, once for everybody who reads it, and keep it on this machine's disk."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import NotFound
+from console.follow.joblog import JobLog
+from console.spool.shelf import kept_job, logs_folder, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from console.cluster.logs import LogStream, Memory, Wanted
+    from console.follow.stream import OpenStream
+    from console.watched import WatchedCluster
+
+    Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Shared:
+    log: JobLog
+    readers: int = 0
+
+
+class Follow:
+    """The logs of the jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
+        """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
+        self._cluster = cluster
+        self._streams = streams or self._open_stream
+        self._folder = folder
+        self._shared: dict[Key, _Shared] = {}
+        self._swept = False
+        self._closing: list[asyncio.Task[None]] = []
+
+    @property
+    def folder(self) -> Path:
+        """Where logs are kept."""
+        return self._folder or logs_folder(practice=self._cluster.practice)
+
+    def _open_stream(
+        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+    ) -> LogStream:
+        from console.cluster.logs import LogStream
+
+        return LogStream(self._cluster.connected.client, wanted, memory=memory, clean=clean, restarts=restarts)
+
+    @asynccontextmanager
+    async def job(self, namespace: str, name: str, *, tail: int | None = None) -> AsyncIterator[JobLog]:
+        """The log of a job: one connection for each container, however many read; the last one to leave ends them.
+
+        What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
+        nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
+        given.
+        """
+        key = namespace, name
+        shared = self._shared.get(key)
+        if shared is None:
+            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail)
+            shared = self._shared[key] = _Shared(log)
+            log.start()
+        shared.readers += 1
+        await self._sweep()
+        try:
+            yield shared.log
+        finally:
+            shared.readers -= 1
+            if not shared.readers and self._shared.get(key) is shared:
+                del self._shared[key]
+                await shared.log.close()
+
+    def left(self) -> None:
+        """The cluster is another one from here on: its jobs are not those that were followed."""
+        shared, self._shared = list(self._shared.values()), {}
+        self._closing += [asyncio.create_task(each.log.close()) for each in shared]
+
+    async def close(self) -> None:
+        """End everything, and write what is not written."""
+        self.left()
+        await asyncio.gather(*self._closing)
+
+    async def _sweep(self) -> None:
+        if not self._swept:
+            self._swept = True
+            await asyncio.to_thread(sweep, self.folder)
+
+    async def kept(self, namespace: str, name: str) -> JobLog:
+        """What is kept of a job that may be long gone; nothing is followed. NotFound if nothing is kept."""
+        shelf = await asyncio.to_thread(kept_job, self.folder, namespace, name)
+        if shelf is None:
+            raise NotFound(
+                f"There is no job {name} in namespace {namespace}, and no log of it is kept on this machine.",
+                "Logs are kept of jobs that were followed here: a4 logs JOB --all --follow, or the job's log tab.",
+            )
+        log = JobLog(self._cluster, (namespace, name), self._streams, self.folder)
+        await log.read_shelf(shelf)
+        return log

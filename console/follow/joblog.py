@@ -1,0 +1,303 @@
+"""The log of one job: lines of all its ranks over attempts, new pods and restarts, as they come and as they are kept.
+
+Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
+reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
+loses a line. Memory is bounded by the parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.follow.reading import read_lines
+from console.follow.stream import Followed, coverage
+from console.models.link import LinkState
+from console.models.log import StreamState
+from console.models.ranks import ranks
+from console.parsers.secrets import Blotter
+from console.spool.part import Part
+from console.spool.shelf import JobNote, Shelf, kept_job
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Collection
+    from pathlib import Path
+
+    from console.cluster.logs import Stamped
+    from console.follow.stream import OpenStream, Stream
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.log import Coverage, RankLine
+    from console.models.pod import Container, Pod
+    from console.models.ranks import Rank
+    from console.watched import WatchedCluster
+
+WRITE_EVERY = 0.25
+"""Seconds between two writings to the disk."""
+DISK_AGAIN = 5.0
+"""Seconds until a disk that took nothing is tried again."""
+REFUSED_AGAIN = 30.0
+"""Seconds until a log that was refused is asked for again."""
+REMEMBER = 4000
+"""Kept lines of a container that are compared with what the server sends."""
+
+
+class JobLog:
+    """What the ranks of a job print."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        key: tuple[str, str],
+        streams: OpenStream,
+        folder: Path,
+        *,
+        tail: int | None = None,
+    ) -> None:
+        self.key = key
+        self.disk = ""
+        """Why lines are not kept on the disk; empty: they are."""
+        self.shelf: Shelf | None = None
+        self.parts: list[Part] = []
+        """Lines of each container, those of the disk first."""
+        self.ranks = 0
+        """How many ranks the job has."""
+        self.uid = ""
+        self.gone = False
+        """Whether the job is not in the cluster, so that all there is is what was kept."""
+        self.ready = asyncio.Event()
+        """Set once the job was seen, or is known not to be there, and what is kept was read."""
+        self._cluster = cluster
+        self._streams = streams
+        self._folder = folder
+        self._tail = tail
+        self._followed: dict[tuple[int, int, str, str], Followed] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._woken: set[asyncio.Event] = set()
+        self._closed = False
+
+    # life
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._tasks = [asyncio.create_task(self._keep_all()), asyncio.create_task(self._write())]
+
+    async def close(self) -> None:
+        """End all connections, and write what is not written."""
+        self._closed = True
+        self._wake()
+        tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._write_now()
+        if self.shelf is not None:
+            await asyncio.to_thread(self.shelf.close)
+
+    async def read_shelf(self, shelf: Shelf) -> None:
+        """Take in what is kept of a job; for one that is gone, it is all there is."""
+        self.gone = True
+        self.ranks, self.uid = shelf.note.ranks, shelf.note.uid
+        self.parts = await asyncio.to_thread(lambda: list(shelf.parts()))
+        self.shelf = shelf
+        self.ready.set()
+
+    # what is followed
+
+    async def _keep_all(self) -> None:
+        async with aclosing(self._cluster.snapshots()) as pictures:  # type: ignore[type-var]
+            async for fleet in pictures:
+                await self._keep(fleet)
+
+    async def _keep(self, fleet: Fleet) -> None:
+        """Follow every container of that picture which has started."""
+        jobset = fleet.jobsets.get(self.key)
+        if jobset is None:
+            await self._without(fleet)
+            return
+        self.gone = False
+        every = ranks(jobset, fleet)
+        self.ranks = len(every)
+        if self.uid != jobset.uid:
+            await self._begin(jobset, len(every))
+        for rank in every:
+            for container in _worth(rank):
+                assert rank.pod is not None
+                await self._follow(rank, rank.pod, container)
+        self.ready.set()
+
+    async def _without(self, fleet: Fleet) -> None:
+        self.gone = fleet.links["jobsets"].state is not LinkState.LISTING
+        if self.gone and not self.ready.is_set():
+            shelf = await asyncio.to_thread(kept_job, self._folder, *self.key)
+            if shelf is not None and not self.uid:
+                await self.read_shelf(shelf)
+                self.uid = ""  # one of the same name may still come
+                self._wake()
+            self.ready.set()
+
+    async def _begin(self, jobset: JobSet, number: int) -> None:
+        """The job is there: open its folder, and take in what is kept of it."""
+        self.uid = jobset.uid
+        note = JobNote(jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe)
+        try:
+            self.shelf = await asyncio.to_thread(Shelf.open, self._folder, note)
+            kept = await asyncio.to_thread(lambda shelf: list(shelf.parts()), self.shelf)
+        except OSError as error:
+            self.shelf, kept = None, []
+            self.disk = _disk_words(error)
+        self.parts = kept
+        self._wake()
+
+    async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
+        name = pod.attempt, rank.number, container.name, pod.uid[:8]
+        followed = self._followed.get(name)
+        if followed is None:
+            kept = next((each for each in self.parts if each.name == name), None)
+            part = await self._part(kept, rank.number, pod, container.name)
+            given = (kept or part).tail(REMEMBER)
+            stream = self._stream(given, pod, container, Blotter())
+            followed = self._followed[name] = Followed(part, stream, not container.init)
+        elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
+            given = followed.part.tail(REMEMBER)
+            followed.stream = self._stream(given, pod, container, followed.blotter)
+        else:
+            return
+        followed.error = None
+        followed.task = asyncio.create_task(self._read(followed), name=f"log:{pod.name}/{container.name}")
+
+    def _goes_on(self, followed: Followed, container: Container) -> bool:
+        if followed.error is not None:
+            return asyncio.get_running_loop().time() > followed.again
+        return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
+
+    def _stream(self, given: list[Stamped], pod: Pod, container: Container, blotter: Blotter) -> Stream:
+        from console.cluster.logs import Memory, Wanted
+
+        memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
+        wanted = Wanted(pod.namespace, pod.name, container.name, None if given else self._tail)
+        return self._streams(wanted, memory, blotter.lines, container.restarts)
+
+    async def _part(self, kept: Part | None, rank: int, pod: Pod, container: str) -> Part:
+        """Where its lines go: behind those that are kept of it, if it is this console that writes them."""
+        part = Part(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
+        shelf = self.shelf
+        if shelf is not None:
+            try:
+                if kept is not None and not shelf.private:
+                    await asyncio.to_thread(kept.mend)
+                    kept.pod = pod.name
+                    return kept
+                part.file = await asyncio.to_thread(shelf.place, rank, pod.attempt, container, pod.uid)
+            except OSError as error:
+                self.disk = _disk_words(error)
+        self.parts.append(part)
+        return part
+
+    async def _read(self, followed: Followed) -> None:
+        try:
+            async with aclosing(followed.stream.batches()) as batches:
+                async for batch in batches:
+                    followed.part.append(batch)
+                    self._wake()
+        except ConsoleError as error:
+            followed.error = error
+            followed.stream.state = StreamState.REFUSED
+            followed.again = asyncio.get_running_loop().time() + REFUSED_AGAIN
+        self._wake()
+
+    # the disk
+
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY)
+            if not await self._write_now():
+                await asyncio.sleep(DISK_AGAIN)
+
+    async def _write_now(self) -> bool:
+        """Write all that waits; whether the disk took it."""
+        waiting = [part for part in self.parts if part.pending]
+        if not waiting:
+            return True
+        try:
+            await asyncio.to_thread(_write_all, waiting)
+        except OSError as error:
+            self.disk = _disk_words(error)
+            return False
+        self.disk = ""
+        return True
+
+    # who reads
+
+    def _wake(self) -> None:
+        for event in self._woken:
+            event.set()
+
+    def lines(
+        self, wanted: Collection[int] | None = None, *, live: bool = False, follow: bool = True
+    ) -> AsyncGenerator[list[RankLine], None]:
+        """Lines of those ranks (all unless given), what is there first, gathered for a moment and in order of time.
+
+        `live`: only what comes from here on. It ends when the log is closed, when a job that is gone or at its end
+        has been read, and, without `follow`, when every container has been read up to now.
+        """
+        return read_lines(self, wanted, live=live, follow=follow)
+
+    @asynccontextmanager
+    async def waking(self) -> AsyncIterator[asyncio.Event]:
+        """An event that is set whenever there may be more."""
+        event = asyncio.Event()
+        self._woken.add(event)
+        try:
+            yield event
+        finally:
+            self._woken.discard(event)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come: the job is gone or at its end, and all its containers have been read."""
+        if any(each.task is not None and not each.task.done() for each in self._followed.values()):
+            return False
+        jobset = self._cluster.fleet.jobsets.get(self.key)
+        return self.ready.is_set() and (self.gone if jobset is None else jobset.finished)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every container was reached or refused."""
+        return all(each.stream.state is not StreamState.WAITING for each in self._followed.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody follows any more."""
+        return self._closed
+
+    @property
+    def coverage(self) -> Coverage:
+        """How it stands with all ranks."""
+        return coverage(self._followed.values(), self.ranks, self.parts, self.disk, gone=self.gone)
+
+
+def _worth(rank: Rank) -> list[Container]:
+    """The containers of a rank whose logs are followed: the main one, and those that prepare it.
+
+    One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
+    """
+    if rank.pod is None or rank.pod.main is None:
+        return []
+    main = rank.pod.main
+    started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
+    first = [each for each in rank.pod.containers if each.init and (
+        each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
+    return [*first, main] if started else first
+
+
+def _write_all(parts: list[Part]) -> None:
+    for part in parts:
+        part.write()
+
+
+def _disk_words(error: OSError) -> str:
+    why = error.strerror or str(error)
+    return f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"

@@ -1,0 +1,81 @@
+"""The connection to the log of one container, and where its lines go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from console.models.log import Coverage, Gap, StreamState
+from console.parsers.secrets import Blotter
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from console.cluster.logs import Memory, Stamped, Wanted
+    from console.errors import ConsoleError
+    from console.spool.part import Part
+
+
+class Stream(Protocol):
+    """A connection to the log of one container; see `console.cluster.logs.LogStream`."""
+
+    state: StreamState
+    gaps: list[tuple[float, float]]
+    restarts: int
+    memory: Memory
+
+    def batches(self) -> AsyncGenerator[list[Stamped], None]:
+        """New lines."""
+
+
+class OpenStream(Protocol):
+    """Makes a connection."""
+
+    def __call__(
+        self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int
+    ) -> Stream:
+        """What is wanted, what was given before, what whole lines pass through, restarts of the container so far."""
+
+
+@dataclass
+class Followed:
+    """One container, its connection, and its lines."""
+
+    part: Part
+    stream: Stream
+    main: bool
+    task: asyncio.Task[None] | None = None
+    error: ConsoleError | None = None
+    blotter: Blotter = field(default_factory=Blotter)
+    again: float = 0.0
+    """When a refused log may be asked for again, by the loop's clock."""
+
+
+def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], disk: str, *, gone: bool) -> Coverage:
+    """How it stands with all ranks: of each the newest container that does the work counts."""
+    states: dict[int, StreamState] = {}
+    gaps: list[Gap] = []
+    errors: list[str] = []
+    for each in followed:
+        if each.main:
+            states[each.part.rank] = each.stream.state
+        gaps += [Gap(each.part.rank, since, until) for since, until in each.stream.gaps]
+        errors += [str(each.error)] if each.error else []
+    number = Counter(states.values())
+    if gone and not states:
+        number[StreamState.ENDED] = ranks
+    return Coverage(
+        ranks,
+        number[StreamState.LIVE],
+        number[StreamState.RECONNECTING],
+        max(0, ranks - sum(number.values())) + number[StreamState.WAITING],
+        number[StreamState.ENDED],
+        number[StreamState.CUT],
+        number[StreamState.REFUSED],
+        tuple(gaps),
+        sum(part.lost for part in parts),
+        errors[0] if errors else "",
+        disk,
+    )
