@@ -35,6 +35,14 @@ _COMMON = ("run.sh", "prepare.sh", "steps.sh")
 Problems = tuple[FieldProblem, ...]
 
 
+class NoSuchQueue(NotFound):
+    """The LocalQueue of a plan is not there: the cluster would take the job, and nothing would ever start it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, status=404, reason="NotFound")
+        self.problems: Problems = (FieldProblem("queue", message),)
+
+
 @dataclass(frozen=True, slots=True)
 class _RecipeForm:
     """What the schema says of one recipe."""
@@ -183,7 +191,7 @@ class Launcher:
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects the plan would make; the cluster is not asked."""
-        manifests = [Manifest(*kind_and_name(text), text=_masked(text)) for text in await self._rendered(plan)]
+        manifests = [Manifest(*kind_and_name(text), text=masked(text)) for text in await self._rendered(plan)]
         return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
 
     async def check(self, plan: LaunchPlan) -> None:
@@ -249,7 +257,7 @@ def namespace_problem(namespace: str) -> str:
     return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."
 
 
-def _masked(manifest: str) -> str:
+def masked(manifest: str) -> str:
     """A Secret's manifest with every value hidden; anything else as it is."""
     if kind_and_name(manifest)[0] != "Secret":
         return manifest

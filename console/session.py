@@ -1,37 +1,37 @@
 """One session with a cluster, from log-in to log-out: the only door for screens and commands.
 
-What is seen comes from `watched`; here is what can be done. Importing this is cheap: the network's libraries are
-imported where they are first needed.
+What is seen comes from `watched`, launches from `launching`; here is what else can be done. Importing this is cheap:
+the network's libraries are imported where they are first needed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import cached_property
-from getpass import getuser
 from typing import TYPE_CHECKING
 
-from console.errors import NotFound
-from console.models.access import StopReport
+from console.launching import LaunchingCluster
 from console.models.link import LinkState
-from console.watched import WatchedCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from console.attach import Attach
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
     from console.follow import Follow
     from console.inside.containers import Inside
-    from console.launch import Catalogue, Launcher
-    from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
+    from console.models.access import StopReport
+    from console.models.launch import LaunchPlan, Recipe
     from console.models.log import LogLine
     from console.models.nccl import NcclTest
     from console.models.pod import Pod
+    from console.releases import Releases
+    from console.runs import Runs
     from console.settings import Settings
+    from console.stopping import Stopping
 
 _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
@@ -44,32 +44,53 @@ def launchable() -> tuple[Recipe, ...]:
     return Catalogue.load().recipes()
 
 
-class Session(WatchedCluster):
+class Session(LaunchingCluster):
     """A cluster: its latest picture, and what can be done to it."""
 
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
         super().__init__(settings, kubeconfig, kinds)
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
-        self._launches: Catalogue | None = None
 
     def _left(self) -> None:
         self._rights.clear()
         if "follow" in vars(self):
             self.follow.left()
+        if "runs" in vars(self):
+            self.runs.left()
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        await super()._connect(context, namespace)
+        if {"jobsets", "pods"} <= set(self._kinds):
+            self._start("runs", self.runs.keep())
 
     async def close(self) -> None:
-        """End everything."""
+        """End everything, what became of the runs written down."""
         if "follow" in vars(self):
             await self.follow.close()
+        if "runs" in vars(self):
+            await self.runs.close()
         await super().close()
 
-    async def _greet(self) -> None:
-        """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
-        await super()._greet()
-        if self._launches is None and len(self._kinds) > 1:
-            from console.launch import Catalogue
+    @cached_property
+    def runs(self) -> Runs:
+        """What was launched, and what came of it."""
+        from console.runs import Runs
 
-            self._launches = await asyncio.to_thread(Catalogue.load)
+        return Runs(self, self._catalogue, self._launcher)
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        """What stopping would remove and leave, and what releases left behind."""
+        from console.stopping import Stopping
+
+        return Stopping(self, self._launcher)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """Releases, and how far they can be changed."""
+        from console.releases import Releases
+
+        return Releases(self, self._launcher)
 
     async def may(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
@@ -101,16 +122,9 @@ class Session(WatchedCluster):
 
     async def stop_job(self, namespace: str, name: str) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
-        from console.cluster import actions
-
-        connection = self.changing(f"stop {name}")
-        jobset = await actions.read_jobset(connection.client, connection.catalogue, namespace, name)
-        if jobset.release:
-            with suppress(NotFound):  # made by another chart, or by hand with Helm's labels
-                gone = await self._launcher().stop(namespace, jobset.release)
-                return StopReport(namespace, name, jobset.release, gone)
-        await actions.delete_jobset(connection.client, connection.catalogue, namespace, name)
-        return StopReport(namespace, name, deleted=(f"JobSet {name}",))
+        report = await self.stopping.stop(namespace, name)
+        await self.runs.stopped(namespace, name)
+        return report
 
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
@@ -121,57 +135,20 @@ class Session(WatchedCluster):
 
     # launches
 
-    def _catalogue(self) -> Catalogue:
-        if self._launches is None:
-            from console.launch import Catalogue
-
-            self._launches = Catalogue.load()
-        return self._launches
-
-    def _launcher(self) -> Launcher:
-        from console.helm import Helm
-        from console.launch import Launcher
-
-        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self.connected.client)
-
-    def recipes(self) -> tuple[Recipe, ...]:
-        """What can be launched."""
-        return self._catalogue().recipes()
-
-    def fields(self, recipe: str) -> tuple[Field, ...]:
-        """What the form of a recipe asks for."""
-        return self._catalogue().fields(recipe)
-
-    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
-        """Why a plan cannot be launched; empty if it can, as far as its values say."""
-        return self._catalogue().problems(plan)
-
-    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """What the values of a sound plan come to, such as its iterations; none while it has problems."""
-        return self._catalogue().notes(plan)
-
-    def suggest_name(self, recipe: str) -> str:
-        """A valid name that says who and what."""
-        return self._catalogue().suggest_name(recipe, getuser())
-
-    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        """Nested values of `path=value` settings; raises BadInput."""
-        return self._catalogue().set_values(recipe, settings)
-
-    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        """The objects a plan would make; the cluster is not asked."""
-        return await self._launcher().render(plan)
-
-    async def check(self, plan: LaunchPlan) -> None:
-        """Let the API server and its webhooks judge a plan, without making anything."""
-        await self._launcher().check(plan)
-
     async def launch(self, plan: LaunchPlan) -> str:
-        """Launch a plan; the JobSet's name. A failed launch leaves nothing."""
-        self.changing(f"launch {plan.name}")
-        return await self._launcher().launch(plan)
+        """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
+        job = await super().launch(plan)
+        await self.runs.launched(plan)
+        return job
 
     # in pods
+
+    @property
+    def attach(self) -> Attach:
+        """SSH to ranks by name, editors, the doctor."""
+        from console.attach import Attach
+
+        return Attach(self)
 
     @property
     def copies(self) -> Copies:
@@ -272,6 +249,7 @@ class Session(WatchedCluster):
                                 yield parser.tests
                     if parser.close():
                         yield parser.tests
+                    await self.runs.note_tests(namespace, jobset, parser.tests)
                     pod = self._first_rank(namespace, jobset)
                 found = self.fleet.jobsets.get((namespace, jobset))
                 listing = self.fleet.links["jobsets"].state is LinkState.LISTING

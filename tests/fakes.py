@@ -15,6 +15,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from console.models.access import ContextName, StopReport
@@ -148,11 +149,26 @@ class FakeSession:
         answer = self.answers.get("problems", ())
         return answer(plan) if callable(answer) else answer
 
+    def notes(self, plan: Any) -> Any:
+        answer = self.answers.get("notes", ())
+        return answer(plan) if callable(answer) else answer
+
     def suggest_name(self, recipe: str) -> str:
         return str(self.answers.get("suggest_name", f"me-{recipe}"))
 
     def set_values(self, recipe: str, settings: Sequence[str]) -> Any:
         return self._did("set_values", recipe, tuple(settings), default={})
+
+    @cached_property
+    def drafting(self) -> Any:
+        """Texts of the real chart's recipes; what is rendered is what `answers` say."""
+        from console.drafting import Drafting
+        from console.launch import Catalogue
+
+        return Drafting(Catalogue.load(), self.render)
+
+    async def choices(self, namespace: str = "") -> Any:
+        return self._did("choices", namespace, default={})
 
     async def render(self, plan: Any) -> Any:
         return self._did("render", plan, default=())

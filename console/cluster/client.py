@@ -102,11 +102,18 @@ class Client:
         return options
 
     async def _ask(
-        self, method: str, path: str, params: Params | None, body: bytes | None, content: str, silence: float
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content: str,
+        silence: float,
+        accept: str = _JSON,
     ) -> tuple[aiohttp.ClientResponse, dict[str, str]]:
         options = await self._options()
         who = dict(options["headers"])
-        options["headers"] = {**who, "Accept": _JSON, **({"Content-Type": content} if body is not None else {})}
+        options["headers"] = {**who, "Accept": accept, **({"Content-Type": content} if body is not None else {})}
         url = self.url(path).extend_query(params) if params else self.url(path)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=silence)
         answer = await self._opened().request(method, url, data=body, timeout=timeout, allow_redirects=False, **options)
@@ -123,13 +130,14 @@ class Client:
         body: bytes | None = None,
         content: str = _JSON,
         silence: float = ANSWER,
+        accept: str = _JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer of status 200 to 299, to be read; `silence` is how long (s) it may say nothing.
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
         with told(self.login.server, doing):
-            answer = await self._accepted(method, path, params, body, content, silence, doing)
+            answer = await self._accepted(method, path, params, body, content, silence, doing, accept)
             try:
                 yield answer
             finally:
@@ -144,11 +152,12 @@ class Client:
         content: str,
         silence: float,
         doing: str,
+        accept: str,
     ) -> aiohttp.ClientResponse:
         """The first answer that is no refusal, after at most one renewal and a few short waits."""
         renewed = False
         for attempt in range(1, TRIES + 1):
-            answer, who = await self._ask(method, path, params, body, content, silence)
+            answer, who = await self._ask(method, path, params, body, content, silence, accept)
             if answer.status < HTTPStatus.BAD_REQUEST:
                 return answer
             error = await self._refused(answer, doing)
@@ -183,10 +192,11 @@ class Client:
         body: bytes | None = None,
         content: str = _JSON,
         silence: float = ANSWER,
+        accept: str = _JSON,
     ) -> bytes:
         """The body of the answer; raises as `stream` does."""
         async with self.stream(
-            path, doing=doing, params=params, method=method, body=body, content=content, silence=silence
+            path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
             return await answer.read()
 

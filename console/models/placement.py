@@ -79,6 +79,16 @@ def wish_of(workload: Workload) -> Wish | None:
     return Wish(group.count, dict(group.requests)[GPU], level_name(label) if label else "", label)
 
 
+def place_of(node: Node, label: str) -> str | None:
+    """Where a node is at that level of the network; None for a level that is not known."""
+    return _LEVELS[label][1](node) if label in _LEVELS else None
+
+
+def label_of(node: Node, label: str) -> str | None:
+    """What a node says of a label; None for one that is not kept of nodes."""
+    return _FACTS[label](node) if label in _FACTS else place_of(node, label)
+
+
 def flavor_nodes(flavor: str, fleet: Fleet) -> list[Node]:
     """Nodes of that flavor, as far as its node labels are among those a `Node` keeps; others are taken to match."""
     found = fleet.flavors.get(("", flavor))
@@ -170,12 +180,12 @@ def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> s
 
 def _unblocking(wish: Wish, areas: tuple[Area, ...], fleet: Fleet) -> tuple[Held, ...]:
     """The fewest jobs whose end makes room in one place."""
-    answers = [_emptying(area, wish, fleet) for area in areas]
+    answers = [emptying(area, wish, fleet) for area in areas]
     found = [each for each in answers if each]
     return min(found, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
 
 
-def _emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
+def emptying(area: Area, wish: Wish, fleet: Fleet) -> tuple[Held, ...]:
     """The fewest jobs whose end makes room in this place; only hosts that a job is on are counted anew."""
     hosts = [_Taken(each) for each in area.hosts if each.node.takes_pods]
     if sum((each.free + sum(each.by.values())) // wish.gpus for each in hosts) < wish.pods:

@@ -1,0 +1,277 @@
+"""Launches as texts: a plan as YAML and back, a pasted command as a plan, a plan as a command, what differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from console import assets
+from console.errors import Conflict, ConsoleError, NotFound
+from console.helm import RECIPE_LABEL, BadValues
+from console.launch import NoSuchQueue
+from console.models.confidential import is_confidential
+from console.models.draft import HIDDEN, Draft, Remark
+from console.models.forecast import Ask, ask_of
+from console.models.helm_line import HelmCommand, HelmParts, helm_command
+from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Value, difference
+from console.models.manifests import ObjectDiff, diff_manifests
+from console.models.values import look, overlay, put
+from console.parsers.schema import Schema, leaves
+from console.parsers.values_defaults import write_defaults
+from console.parsers.values_read import Readout, part_at, plain_value, read_values
+from console.parsers.values_text import Node, TextFault, parse_text
+from console.parsers.values_write import rewrite, write_values
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from console.launch import Catalogue
+
+    Render = Callable[[LaunchPlan], Awaitable[tuple[Manifest, ...]]]
+
+
+class Drafting:
+    """Texts of the launches of one catalogue; no cluster is asked."""
+
+    def __init__(self, catalogue: Catalogue, render: Render) -> None:
+        self._catalogue = catalogue
+        self._render = render
+        self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None
+        """What the last difference was taken from: it stays the same while a form is typed in."""
+
+    @property
+    def _schema(self) -> Schema:
+        return self._catalogue.schema
+
+    def defaults(self, recipe: str) -> dict[str, Value]:
+        """All values of a recipe that nobody has changed, nested."""
+        return self._catalogue.defaults(recipe)
+
+    def values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """All values of a plan, nested."""
+        return self._catalogue.values(plan)
+
+    def ask(self, plan: LaunchPlan) -> Ask:
+        """What the plan asks of the cluster, for a forecast."""
+        return ask_of(self._catalogue.values(plan), plan.namespace)
+
+    # YAML
+
+    def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
+        """The changed values of a plan; `before` is the person's text, whose comments and order are kept."""
+        values = self._ordered(self._hidden(plan.values))
+        if before.strip():
+            edited = self._edited(plan, values, before)
+            if edited is not None:
+                return edited
+            comments = [line for line in before.splitlines() if line.lstrip().startswith("#")]
+            return "".join(f"{line.strip()}\n" for line in comments) + write_values(values)
+        return write_values(values)
+
+    def _edited(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
+        """The text with these values in it, if it says exactly them afterwards."""
+        defaults = self._catalogue.defaults(plan.recipe)
+
+        def same(keys: tuple[str, ...], node: Node, value: Value) -> bool:
+            part = part_at(self._schema, keys)
+            read = plain_value(node, part if part is not None else {})
+            return type(read) is type(value) and read == value
+
+        def spare(keys: tuple[str, ...], node: Node) -> bool:
+            part = part_at(self._schema, keys)
+            if part is None or keys in {("recipe", "id"), ("launchers",)}:
+                return True
+            default = _at(defaults, keys)
+            return default is not None and plain_value(node, part) == default
+
+        edited = rewrite(before, values, same, spare)
+        if edited is None:
+            return None
+        draft = self.read_yaml(plan.recipe, edited, kept=plan.values)
+        return edited if draft.values == dict(plan.values) else None
+
+    def read_yaml(self, recipe: str, text: str, *, kept: Mapping[str, Value] | None = None) -> Draft:
+        """What a text changes of a recipe's defaults; `kept` are the values that `(hidden)` stands for."""
+        try:
+            root, repeated = parse_text(text)
+        except TextFault as error:
+            return Draft(problems=(error.remark,))
+        read = read_values(root, self._schema, kept or {})
+        known = self._catalogue.recipe(recipe).id
+        problems = [*repeated, *read.problems, *self._of_another_recipe(known, read)]
+        changes = self.changes(known, read.values)
+        problems += [
+            Remark(each.path, each.message, read.line((*each.path.split("."), *each.keys)))
+            for each in self._catalogue.value_problems(known, changes)
+        ]
+        problems.sort(key=lambda each: each.line)
+        return Draft(changes, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
+
+    def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
+        """Values that the recipe's form has not, and another recipe's name."""
+        found = []
+        if read.recipe and read.recipe != recipe:
+            words = f"These are values of {read.recipe}, and this is {recipe}."
+            found.append(Remark("recipe", words, read.line(("recipe", "id"))))
+        for path, part in leaves(self._schema):
+            if recipe in part.get("x-recipes", [recipe]) or _at(read.values, path.split(".")) is None:
+                continue
+            words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
+            found.append(Remark(path, words, read.line(tuple(path.split(".")))))
+        return found
+
+    def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What given values change of a recipe's defaults; names of another recipe are left out."""
+        defaults = self._catalogue.defaults(recipe)
+        changes: dict[str, Value] = {}
+        for path, part in leaves(self._schema):
+            if recipe not in part.get("x-recipes", [recipe]):
+                continue
+            given, value = _given(values, path.split("."))
+            default = look(defaults, path)
+            if not given or (value == default and type(value) is type(default)):
+                continue
+            change = _fewer(default, value)
+            if not isinstance(change, Mapping) or change or not isinstance(default, Mapping):
+                put(changes, path, change)
+        return changes
+
+    def defaults_yaml(self, recipe: str) -> str:
+        """Every value of a recipe at its default, with what it means as comments: a values file to begin with."""
+        found = self._catalogue.recipe(recipe)
+        return write_defaults(found, self._catalogue.fields(found.id))
+
+    def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """In the order of the schema."""
+        ordered: dict[str, Value] = {}
+        for path, _ in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given:
+                put(ordered, path, value)
+        return ordered
+
+    def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """With `(hidden)` for what may not be seen."""
+        hidden = dict(overlay({}, values))
+        for path, part in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given and part.get("x-secret") and value:
+                put(hidden, path, HIDDEN)
+            elif given and isinstance(value, Mapping) and path != "secrets":
+                items = {name: HIDDEN if is_confidential(name, item) else item for name, item in value.items()}
+                put(hidden, path, items)
+        return hidden
+
+    # commands
+
+    def command(self, plan: LaunchPlan) -> HelmCommand:
+        """The helm command that makes the same release; raises BadInput for a plan with problems."""
+        self._catalogue.require_sound(plan)
+        recipe = self._catalogue.recipe(plan.recipe).id
+        passed = self._catalogue.chart_values(plan)
+        launchers = passed.pop("launchers")
+        assert isinstance(launchers, Mapping)
+        secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and look(passed, path)]
+        shown = self._without(passed, secret)
+        parts = HelmParts(
+            name=plan.name,
+            namespace=plan.namespace,
+            chart=str(self._catalogue.chart),
+            label=f"{RECIPE_LABEL}={recipe}",
+            values=shown,
+            files={f"launchers.{name}": str(assets.launchers() / name) for name in launchers},
+            secrets={path: re.sub(r"\W", "_", path).upper() for path in secret},
+        )
+        return helm_command(parts, write_values(shown))
+
+    def _without(self, values: Mapping[str, Value], paths: Sequence[str]) -> dict[str, Value]:
+        kept: dict[str, Value] = dict(recipe_id) if (recipe_id := self._recipe_id(values)) else {}
+        ordered = {path for path, _ in leaves(self._schema)} - set(paths)
+        for path, _ in leaves(self._schema):
+            given, value = _given(values, path.split("."))
+            if given and path in ordered:
+                put(kept, path, value)
+        return kept
+
+    @staticmethod
+    def _recipe_id(values: Mapping[str, Value]) -> dict[str, Value]:
+        found = look(values, "recipe.id")
+        return {"recipe": {"id": found}} if found else {}
+
+    async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
+        """What the plan makes other than its recipe's defaults, or than earlier values of the same recipe, would."""
+        base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
+        after = await self._render(plan)
+        if self._rendered is None or self._rendered[0] != base:
+            self._rendered = base, await self._render(base)
+        return diff_manifests(self._rendered[1], after)
+
+    # refusals
+
+    def faults(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
+        """The fields that a refusal of the plan speaks of; none if it speaks of none."""
+        if isinstance(error, (BadValues, NoSuchQueue)) and error.problems:
+            return error.problems
+        message = error.message
+        if isinstance(error, Conflict) and plan.name in message:
+            return (FieldProblem("name", message),)
+        if isinstance(error, NotFound) and re.search(rf'amespaces? "?{re.escape(plan.namespace)}\b', message):
+            return (FieldProblem("namespace", message),)
+        fields = self._catalogue.fields(plan.recipe)
+        named = [field.path for field in fields if _speaks_of(message, field)]
+        told = [path for pattern, path in _MEANT if re.search(pattern, message)]
+        return tuple(FieldProblem(path, message) for path in (named or told)[:1])
+
+
+def _speaks_of(message: str, field: Field) -> bool:
+    path, title = re.escape(field.path), re.escape(field.title)
+    return re.search(rf"(^|[\s/]){path}\b|(^|\. ){title} (must|may|holds)", message) is not None
+
+
+_MEANT = (
+    (r"metadata\.name\b", "name"),
+    (r"\bLocalQueue\b|queue-name", "queue"),
+    (r"\bimage\b.*(Invalid|Required)|\.image:", "image"),
+    (r"[pP]riority ?[cC]lass|priority-class", "priorityClass"),
+    (r"service ?[aA]ccount", "serviceAccount"),
+    (r"podset-(preferred|required)-topology|topology", "topology.level"),
+    (r"nodeSelector", "placement.nodeSelector"),
+    (r"tolerations", "placement.tolerations"),
+    (r"imagePullSecrets", "imagePullSecrets"),
+    (r"secretKeyRef", "secrets"),
+    (r"\.env\b|\benv\[", "env"),
+    (r"maxRestarts", "restarts"),
+    (r"ttlSecondsAfterFinished", "ttl"),
+    (r"capabilities", "security.capabilities"),
+    (r"rivileged", "security.privileged"),
+    (r"hostNetwork|hostPort", "network.hostNetwork"),
+    (r"persistentvolumeclaims?|PersistentVolumeClaim", "storage.pvc"),
+    (r"\.resources\.|exceeded quota", "gpus"),
+)
+"""What a refusal of the server says, and the field that is behind it."""
+
+
+def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
+    """Whether something stands at the end of that way, null included, and what."""
+    first, *rest = names
+    if first not in values:
+        return False, None
+    value = values[first]
+    if not rest:
+        return True, value
+    return _given(value, rest) if isinstance(value, Mapping) else (False, None)
+
+
+def _at(values: Mapping[str, Value], names: Sequence[str]) -> Value:
+    found: Value = values
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _fewer(default: Value, value: Value) -> Value:
+    """Of a map the names that differ; null for one that the default has goes on to remove it."""
+    if not isinstance(default, Mapping) or not isinstance(value, Mapping):
+        return difference(default, value) if not isinstance(value, Mapping) else value
+    return {name: item for name, item in value.items() if name not in default or default[name] != item}

@@ -1,0 +1,100 @@
+"""A watched cluster to launch on: recipes, plans judged and rendered, launches."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+from getpass import getuser
+from typing import TYPE_CHECKING
+
+from console.watched import WatchedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from console.cluster.connection import Kubeconfig
+    from console.drafting import Drafting
+    from console.launch import Catalogue, Launcher
+    from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
+    from console.models.offer import Offer
+    from console.settings import Settings
+
+
+class LaunchingCluster(WatchedCluster):
+    """What the chart has, and one cluster to put it on; the chart is read at the first use."""
+
+    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
+        super().__init__(settings, kubeconfig, kinds)
+        self._launches: Catalogue | None = None
+
+    async def _greet(self) -> None:
+        """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
+        await super()._greet()
+        if self._launches is None and len(self._kinds) > 1:
+            from console.launch import Catalogue
+
+            self._launches = await asyncio.to_thread(Catalogue.load)
+
+    def _catalogue(self) -> Catalogue:
+        if self._launches is None:
+            from console.launch import Catalogue
+
+            self._launches = Catalogue.load()
+        return self._launches
+
+    def _launcher(self) -> Launcher:
+        from console.helm import Helm
+        from console.launch import Launcher
+
+        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self.connected.client)
+
+    @cached_property
+    def drafting(self) -> Drafting:
+        """Plans as texts and back: YAML, pasted commands, commands to run by hand, differences."""
+        from console.drafting import Drafting
+
+        return Drafting(self._catalogue(), self.render)
+
+    async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
+        """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`."""
+        from console.cluster.offers import offers
+
+        connection = self.connected
+        return await offers(connection.client, connection.catalogue, namespace or self.namespace)
+
+    def recipes(self) -> tuple[Recipe, ...]:
+        """What can be launched."""
+        return self._catalogue().recipes()
+
+    def fields(self, recipe: str) -> tuple[Field, ...]:
+        """What the form of a recipe asks for."""
+        return self._catalogue().fields(recipe)
+
+    def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
+        """Why a plan cannot be launched; empty if it can, as far as its values say."""
+        return self._catalogue().problems(plan)
+
+    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; none while it has problems."""
+        return self._catalogue().notes(plan)
+
+    def suggest_name(self, recipe: str) -> str:
+        """A valid name that says who and what."""
+        return self._catalogue().suggest_name(recipe, getuser())
+
+    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        """Nested values of `path=value` settings; raises BadInput."""
+        return self._catalogue().set_values(recipe, settings)
+
+    async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
+        """The objects a plan would make; the cluster is not asked."""
+        return await self._launcher().render(plan)
+
+    async def check(self, plan: LaunchPlan) -> None:
+        """Let the API server and its webhooks judge a plan, without making anything."""
+        await self._launcher().check(plan)
+
+    async def launch(self, plan: LaunchPlan) -> str:
+        """Launch a plan; the JobSet's name. A failed launch leaves nothing."""
+        self.changing(f"launch {plan.name}")
+        return await self._launcher().launch(plan)

@@ -1,0 +1,292 @@
+"""What would happen to a job if it were launched now: a check against quota, machines and network, not a promise.
+
+Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is told
+here, since that is the one it would end with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.models.hosts import Machines, machines, placed
+from console.models.link import LinkState
+from console.models.order import queue_order
+from console.models.outlook import CHECK, Ask, Forecast, Verdict, ask_of
+from console.models.placement import level_name
+from console.models.places import MACHINE_GPUS
+from console.models.queue import GPU
+from console.models.quota import account, ledger
+from console.models.shortage import fewest, held_by, holders
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.explanation import Held
+    from console.models.fleet import Fleet
+    from console.models.queue import ClusterQueue
+
+__all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast"]
+
+_BEST_FIRST = tuple(Verdict)
+_NAMED = 3
+"""Jobs and places named in a sentence; the rest is counted."""
+
+
+def forecast(fleet: Fleet, ask: Ask) -> Forecast:
+    """What would become of it, from one picture of the cluster; cheap enough for every key."""
+    if ask.gpus <= 0:
+        return Forecast(Verdict.NOW, "needs no GPU, so nothing has to be free")
+    if not ask.queue:
+        return _without_queue(fleet, ask)
+    return _shut(fleet, ask) or _best(fleet, ask)
+
+
+def _unseen(fleet: Fleet, kind: str, noun: str) -> str:
+    """Why nothing is known of a kind; empty while it is known."""
+    link = fleet.links.get(kind)
+    if link is None or link.state is LinkState.LISTING:
+        return f"the {noun} are still being listed"
+    if link.state is LinkState.FORBIDDEN:
+        return f"this account may not see {noun}"
+    return f"this cluster has no {noun}" if link.state is LinkState.ABSENT else ""
+
+
+def _shut(fleet: Fleet, ask: Ask) -> Forecast | None:
+    """What is wrong with the queue itself."""
+    if why := _unseen(fleet, "localqueues", "LocalQueues"):
+        return _answer(ask, Verdict.UNKNOWN, why)
+    door = fleet.local_queues.get((ask.namespace, ask.queue))
+    if door is None:
+        names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
+        there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
+        return _answer(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
+    if why := _unseen(fleet, "clusterqueues", "ClusterQueues"):
+        shut = door.stop_policy != "None" or door.inactive_reason
+        return (
+            _stopped(ask, door.name, door.stop_policy, door.inactive_reason)
+            if shut
+            else _answer(ask, Verdict.UNKNOWN, why)
+        )
+    queue = fleet.cluster_queues.get(("", door.cluster_queue))
+    if queue is None:
+        words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
+        return _answer(ask, Verdict.STOPPED, words)
+    for each in (door, queue):
+        if each.stop_policy not in {"", "None"} or each.inactive_reason:
+            return _stopped(ask, each.name, each.stop_policy, each.inactive_reason)
+    return None
+
+
+def _stopped(ask: Ask, name: str, policy: str, reason: str) -> Forecast:
+    if policy not in {"", "None"}:
+        words = f"queue {name} is stopped (stop policy {policy}) and admits nothing"
+    else:
+        words = f"queue {name} is not active: {reason}"
+    return _answer(ask, Verdict.STOPPED, words)
+
+
+def _answer(ask: Ask, verdict: Verdict, sentence: str) -> Forecast:
+    return Forecast(verdict, sentence, need=ask.gpus)
+
+
+def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:
+    """No quota holds it back: machines alone."""
+    if why := _unseen(fleet, "nodes", "nodes"):
+        return _answer(ask, Verdict.UNKNOWN, why)
+    found = machines(fleet, ask.size, "", ask.node_selector, ask.target_nodes, ask.avoid_nodes)
+    words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
+    draft = replace(_answer(ask, Verdict.NO_QUEUE, words), hosts_free=found.free)
+    if found.total < ask.pods:
+        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
+    return draft
+
+
+def _best(fleet: Fleet, ask: Ask) -> Forecast:
+    """The best that a flavor of the queue has for it."""
+    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+    flavors = list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU))
+    if not flavors:
+        return _answer(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+    suited = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
+    if not suited:
+        labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
+        return _answer(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+    found = [_in_flavor(fleet, queue, flavor, ask) for flavor in suited]
+    return min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
+
+
+def _suits(fleet: Fleet, flavor: str, ask: Ask) -> bool:
+    """Kueue leaves out a flavor whose node labels say otherwise than the pods' selector."""
+    known = fleet.flavors.get(("", flavor))
+    labels = dict(known.node_labels) if known else {}
+    return all(labels.get(key, value) == value for key, value in ask.node_selector)
+
+
+def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Forecast:
+    have = account(fleet, queue.name, flavor)
+    own = max(0, have.nominal - have.used)
+    draft = Forecast(
+        Verdict.NOW,
+        "",
+        flavor=flavor,
+        need=ask.gpus,
+        free=have.free,
+        total=have.total,
+        borrows=max(0, ask.gpus - own) if have.total > have.nominal else 0,
+        ahead=_ahead(fleet, queue, ask),
+    )
+    if ask.gpus > have.total:
+        borrow = have.total - have.nominal
+        own_words = f" ({have.nominal} of its own, {borrow} by borrowing)" if borrow > 0 else ""
+        words = f"needs {ask.gpus} GPUs, but {queue.name} can never have more than {have.total}{own_words}"
+        return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
+    found = _machines(fleet, queue, flavor, ask)
+    if found and (never := _never(found, ask)):
+        return replace(draft, verdict=Verdict.NEVER, sentence=never, hosts_free=found.free)
+    if ask.gpus > have.free:
+        return _short(fleet, queue, ask, draft)
+    if queue.strategy == "StrictFIFO" and draft.ahead:
+        words = f"{have.free} of {have.total} GPUs are free, but {queue.name} lets nobody pass {_names(draft.ahead)}"
+        return replace(draft, verdict=Verdict.WAITS, sentence=words)
+    if found is None:
+        words = f"quota is free ({have.free} of {have.total} GPUs); {_why_no_machines(fleet, queue)}"
+        return replace(draft, sentence=words)
+    return _placed(fleet, queue, ask, found, draft)
+
+
+def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Machines | None:
+    """The machines it could use; None where they are not known, or are made when they are asked for."""
+    if _unseen(fleet, "nodes", "nodes") or _unseen(fleet, "pods", "pods"):
+        return None
+    found = machines(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes)
+    return None if queue.checks and found.total < ask.pods else found
+
+
+def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
+    unseen = _unseen(fleet, "nodes", "nodes") or _unseen(fleet, "pods", "pods")
+    return unseen or f"machines come when {', '.join(queue.checks)} has asked for them"
+
+
+def _never(found: Machines, ask: Ask) -> str:
+    """Why there would be no room even if nothing else ran; empty if there would be."""
+    if found.total < ask.pods:
+        return _too_few(ask, found)
+    if ask.topology == "required" and found.known(ask.level):
+        largest = max(found.capacity(ask.level).values(), default=0)
+        if largest < ask.pods:
+            level = level_name(ask.level)
+            return f"needs {_hosts(ask, ask.pods, '')} in one {level}, and the largest {level} has {largest}"
+    return ""
+
+
+def _too_few(ask: Ask, found: Machines) -> str:
+    among = "the target nodes have" if ask.target_nodes else "the machines it may use have"
+    return f"needs {_hosts(ask, ask.pods, '')}, and {among} {found.total}"
+
+
+def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Forecast:
+    """Quota is taken: by whom, and whose end, or eviction, would be enough."""
+    short = ask.gpus - draft.free
+    held = holders(fleet, queue.name, draft.flavor)
+    book = ledger(fleet, draft.flavor)
+    now = book.available(queue.name)
+
+    def enough(chosen: Sequence[Held]) -> bool:
+        freed: Counter[str] = Counter()
+        for each in chosen:
+            freed[each.cluster_queue] += each.gpus
+        return book.available(queue.name, freed) - now >= short
+
+    victims = [each for each in held if _may_evict(fleet, queue, each, ask, draft)]
+    evicted = fewest(victims, enough)
+    unblocks = evicted or fewest(held, enough)
+    words = f"waits behind {short} GPUs: {max(0, draft.free)} of {draft.total} are free, it needs {ask.gpus}"
+    if evicted:
+        words += f"; Kueue may evict {_names(evicted)} for it"
+    elif held:
+        words += f"; held by {_names(unblocks or held)}"
+    if draft.ahead:
+        words += f"; {len(draft.ahead)} ahead in the queue"
+    return replace(
+        draft, verdict=Verdict.WAITS, sentence=words, short_by=short, holders=held, unblocks=unblocks,
+        preempts=bool(evicted),
+    )  # fmt: skip
+
+
+def _may_evict(fleet: Fleet, queue: ClusterQueue, held: Held, ask: Ask, draft: Forecast) -> bool:
+    """By the queue's own rules, and the cohort's when it asks for no more than its own quota."""
+    lower = held.priority < _priority(fleet, ask)
+    if held.cluster_queue == queue.name:
+        return lower and queue.preemption.within_queue != "Never"
+    policy = queue.preemption.reclaim_within_cohort
+    borrower = account(fleet, held.cluster_queue, draft.flavor).borrowed > 0
+    within = (
+        draft.need + account(fleet, queue.name, draft.flavor).used <= account(fleet, queue.name, draft.flavor).nominal
+    )
+    return borrower and within and (policy == "Any" or (policy == "LowerPriority" and lower))
+
+
+def _priority(fleet: Fleet, ask: Ask) -> int:
+    """What its priority class is worth, as far as another workload shows it; 0 for none."""
+    same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
+    return next(same, 0) if ask.priority_class else 0
+
+
+def _ahead(fleet: Fleet, queue: ClusterQueue, ask: Ask) -> tuple[Held, ...]:
+    """Those that wait in its queue already, with its priority or a higher one."""
+    priority = _priority(fleet, ask)
+    waiting = (each.workload for each in queue_order(fleet, queue.name).pending)
+    return tuple(held_by(each, fleet) for each in waiting if each.priority >= priority)
+
+
+def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft: Forecast) -> Forecast:
+    """Quota is free: whether the machines are, and how near to each other."""
+    level = level_name(ask.level)
+    quota = f"{draft.free} of {draft.total} GPUs of {queue.name} are free"
+    if draft.borrows:
+        quota += f" ({draft.borrows} of these by borrowing)"
+    draft = replace(draft, hosts_free=found.free)
+    together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
+    if ask.topology == "required" and found.known(ask.level) and not together:
+        best = sorted(found.slots(ask.level).items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
+        rooms = ", ".join(f"{name or 'unnamed'} {count}" for name, count in best)
+        words = f"quota is free, but no {level} has {_hosts(ask, ask.pods, 'free')}: {rooms}"
+        blockers = placed(fleet, found, ask.pods, ask.size, ask.level)
+        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), blockers)
+    if found.free < ask.pods:
+        words = f"quota is free, but it needs {_hosts(ask, ask.pods, 'free')} and there are {found.free}"
+        return _behind(replace(draft, verdict=Verdict.WAITS, sentence=words), placed(fleet, found, ask.pods, ask.size))
+    if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
+        words = f"{quota}; {_hosts(ask, ask.pods, 'free')}, but split over {over} {level}s"
+        return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
+    where = f", in one {together[0]}{f' ({together[1]})' if together[1] else ''}" if together else ""
+    place, name = together or ("", "")
+    return replace(
+        draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, place_name=name, blocks=1
+    )
+
+
+def _behind(draft: Forecast, blockers: tuple[Held, ...]) -> Forecast:
+    if not blockers:
+        return draft
+    words = f"{draft.sentence}; {_names(blockers)} would have to end"
+    return replace(draft, sentence=words, holders=blockers, unblocks=blockers)
+
+
+def _hosts(ask: Ask, count: int, state: str = "are") -> str:
+    """As in: 2 hosts are, 2 free hosts, 1 place for 4 GPUs."""
+    many = count != 1
+    if ask.size == MACHINE_GPUS:
+        noun = "hosts" if many else "host"
+    else:
+        noun = f"places for {ask.size} GPUs" if many else f"place for {ask.size} GPUs"
+    if state == "are":
+        return f"{count} {noun} {'are' if many else 'is'}"
+    return f"{count} {f'{state} ' if state else ''}{noun}"
+
+
+def _names(held: Sequence[Held]) -> str:
+    named = [f"{each.name} ({each.gpus})" for each in held[:_NAMED]]
+    return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
