@@ -1,0 +1,222 @@
+"""Profiles: named sets of values (queue, bucket, image, project …) that are laid under every form.
+
+Each is a YAML file that a person may edit, `$XDG_CONFIG_HOME/a4/profiles/NAME.yaml`; the file `default` beside them
+names the one that is used when none is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from console.errors import BadInput
+from console.models.keeping import without_secrets
+from console.models.launch import FieldProblem
+from console.models.values import overlay, put
+from console.parsers.values import parse_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from console.launch import Catalogue
+    from console.models.launch import Field
+    from console.models.values import Value
+
+LARGEST = 1 << 20
+"""Bytes of a profile."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
+_HEAD = "# Values that are laid under the form of every recipe; a4 profiles NAME shows them.\n"
+
+
+def usual_folder() -> Path:
+    """Where profiles are: in the folder for configuration of the XDG rules."""
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
+    return home / "a4" / "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profile, as it was read."""
+
+    name: str
+    values: Mapping[str, Value]
+    """Nested; only what can be used."""
+    problems: tuple[FieldProblem, ...] = ()
+    """Keys that no recipe has, and values that may not stand in a profile."""
+
+
+class Profiles:
+    """The person's profiles."""
+
+    def __init__(self, catalogue: Callable[[], Catalogue], folder: Path | None = None) -> None:
+        self._catalogue, self._folder = catalogue, folder
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self._folder or usual_folder()
+
+    async def names(self) -> tuple[str, ...]:
+        """Every profile there is."""
+        return await asyncio.to_thread(self._names)
+
+    async def read(self, name: str) -> Profile:
+        """One profile; BadInput if there is none of that name, or if it is no YAML."""
+        return await asyncio.to_thread(self._read, name)
+
+    async def values(self, name: str, recipe: str) -> dict[str, Value]:
+        """What a profile says for a recipe: fields that the recipe does not have are passed over. BadInput as above,
+        and where a key is wrong.
+        """
+        profile = await self.read(name)
+        if profile.problems:
+            told = " ".join(each.message for each in profile.problems)
+            raise BadInput(f"Profile {name}: {told}", f"Correct {self._path(name)}.")
+        paths = {field.path for field in self._catalogue().fields(recipe)}
+        found: dict[str, Value] = {}
+        for path, value in _by_field(profile.values, self._fields()):
+            if path in paths:
+                put(found, path, value)
+        return found
+
+    async def default(self) -> str:
+        """Name of the profile that is used when none is named; empty: none."""
+        return await asyncio.to_thread(self._default)
+
+    async def make_default(self, name: str) -> None:
+        """Use this profile when none is named; an empty name: none."""
+        if name:
+            await self.read(name)
+        await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
+
+    async def change(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
+        """Set values (`path=value`) and drop others (`path`) in a profile, which is made if there is none."""
+        if not _NAME.fullmatch(name) or name == "default":
+            raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
+        return await asyncio.to_thread(self._change, name, settings, unset)
+
+    async def delete(self, name: str) -> None:
+        """Remove a profile; BadInput if there is none."""
+        await self.read(name)
+        await asyncio.to_thread(self._path(name).unlink)
+        if await self.default() == name:
+            await self.make_default("")
+
+    # files
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.yaml"
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
+
+    def _default(self) -> str:
+        try:
+            return (self.folder / "default").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def _read(self, name: str) -> Profile:
+        path = self._path(name)
+        if not _NAME.fullmatch(name) or not path.is_file():
+            known = ", ".join(self._names())
+            hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
+            raise BadInput(f"There is no profile {name}.", hint)
+        values = _loaded(path)
+        fields = self._fields()
+        problems = [FieldProblem(path, _unknown(path, fields)) for path in _strangers(values, fields)]
+        known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
+        nested: dict[str, Value] = {}
+        for field_path, value in known_values.items():
+            put(nested, field_path, value)
+        safe, left_out = without_secrets(tuple(fields.values()), nested)
+        problems += [FieldProblem(each, f"{each} is a secret, which a profile may not hold.") for each in left_out]
+        return Profile(name, safe, tuple(problems))
+
+    def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
+        fields = self._fields()
+        given = parse_sets(tuple(fields.values()), settings)
+        _, secret = without_secrets(tuple(fields.values()), given)
+        if secret:
+            raise BadInput(f"{secret[0]} is a secret, which a profile may not hold.", "Keep it in a Secret.")
+        path = self._path(name)
+        values = overlay(_loaded(path) if path.exists() else {}, given)
+        for each in unset:
+            _drop(values, each, name)
+        self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        return self._read(name)
+
+    def _write(self, path: Path, text: str) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+        new.replace(path)
+
+    def _fields(self) -> dict[str, Field]:
+        """Fields of all recipes, by path."""
+        catalogue = self._catalogue()
+        return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
+
+
+def _loaded(path: Path) -> dict[str, Value]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if len(text) > LARGEST:
+            raise BadInput(f"The profile {path} is too large.")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise BadInput(f"The profile {path} may not use YAML references (&name, *name).")
+        found = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"The profile {path} cannot be read: {error}.") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark else ""
+        why = getattr(error, "problem", None) or "it is nested too deep"
+        raise BadInput(f"The profile {path} is no YAML: {place}{why}.", "Correct it.") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadInput(f"The profile {path} is no map of names and values.", "Begin with, for example, queue: a4")
+    return found
+
+
+def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:
+    """Path and value of every field, and of everything that is none."""
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else str(name)
+        if path not in fields and isinstance(value, Mapping) and value:
+            yield from _by_field(value, fields, path)
+        else:
+            yield path, value
+
+
+def _strangers(values: Mapping[str, Value], fields: Mapping[str, Field]) -> list[str]:
+    return [path for path, _ in _by_field(values, fields) if path not in fields]
+
+
+def _unknown(path: str, fields: Mapping[str, Field]) -> str:
+    last = path.rpartition(".")[2]
+    near = difflib.get_close_matches(path, fields, n=1, cutoff=0.6) or [
+        each for each in fields if each.rpartition(".")[2] == last
+    ]
+    return f"{path} is not a value of any recipe{f'; did you mean {near[0]}?' if near else '.'}"
+
+
+def _drop(values: dict[str, Value], path: str, profile: str) -> None:
+    *above, last = path.split(".")
+    level: Value = values
+    for name in above:
+        level = level.get(name) if isinstance(level, dict) else None
+    if not isinstance(level, dict) or last not in level:
+        raise BadInput(f"Profile {profile} does not set {path}.")
+    del level[last]
