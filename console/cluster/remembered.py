@@ -86,7 +86,8 @@ def _keep(files: list[Path], context: str, found: Target) -> None:
             return
         held = {
             "signature": signature, "context": found.context, "user_name": found.user_name,
-            "namespace": found.namespace, "cluster": asdict(found.cluster), "user": user, "hidden": hidden,
+            "namespace": found.namespace, "cluster": {**asdict(found.cluster), "practice_folder": None},
+            "user": user, "hidden": hidden,
         }  # fmt: skip
         _write(_note(files, context), json.dumps(held).encode())
     except OSError:
