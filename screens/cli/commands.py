@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
-from screens.cli.jobs import launch, logs, recipes, stop
+from screens.cli.jobs import launch, recipes, stop
 from screens.cli.listing import show_list
+from screens.cli.logs import logs
 from screens.cli.options import LISTS
 from screens.cli.shell import shell
+from screens.cli.ssh import code, doctor, ssh
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +28,9 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "shell": shell,
     "cp": copy,
     "facts": facts,
+    "ssh": ssh,
+    "code": code,
+    "doctor": doctor,
     **dict.fromkeys(LISTS, show_list),
 }
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.models.levels import LEVELS
 from console.settings import Settings
 from screens.cli.columns import LAYOUTS
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
+from screens.cli.ssh_options import add_code, add_doctor, add_ssh
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -63,7 +65,24 @@ class Options:
     target: str = ""
     recursive: bool = False
     by: str = ""
+    jobs: tuple[str, ...] = ()
+    identity: Path | None = None
+    share: bool | None = None
+    """None: as it was."""
+    yes: bool = False
+    quiet: bool = False
+    write_config: bool = False
+    forget: bool = False
+    undo: bool = False
+    editor: str = ""
+    at: str = ""
+    """A folder in a pod."""
     follow: bool = False
+    all: bool = False
+    since: str = ""
+    grep: str = ""
+    level: str = ""
+    consensus: bool = False
     tail: int | None = None
     previous: bool = False
     stdin: bool = False
@@ -89,7 +108,7 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {"set", "sources"} & given.keys():
+    for name in {"set", "sources", "jobs"} & given.keys():
         given[name] = tuple(given[name])
     return Options(**given)
 
@@ -128,11 +147,14 @@ def _parser() -> argparse.ArgumentParser:
     stop = command("stop", "stop a job: uninstall its release, or delete its JobSet")
     stop.add_argument("job", metavar="NAME")
     stop.add_argument("--json", action="store_true", help="as JSON")
-    _logs(command("logs", "the log of one rank of a job (rank 0 unless named)"))
+    _logs(command("logs", "the log of one rank of a job (rank 0 unless named), or of all"))
     add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
     add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
     add_copy(command("cp", "copy files and folders from or to ranks of a job"))
     add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a rank"))
+    add_ssh(command("ssh", "ssh to a rank by name, set up on the way"))
+    add_code(command("code", "open a rank in VS Code or another editor of this machine"))
+    add_doctor(command("doctor", "each step from your token to an editor in a rank, its time, and what mends it"))
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
@@ -182,11 +204,21 @@ def _launch(parser: argparse.ArgumentParser) -> None:
 
 
 def _logs(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Logs that were followed are kept on this machine, secrets blotted out, and are printed when the job is gone: "
+        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. " + EXIT_CODES
+    )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("rank", metavar="RANK", nargs="?", type=int, default=None)
-    parser.add_argument("-f", "--follow", action="store_true", help="until the container has ended")
-    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines")
+    parser.add_argument("-a", "--all", action="store_true", help="of all ranks, merged by time, the rank in front")
+    parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
+    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each rank)")
     parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
+    parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
+    parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
+    parser.add_argument("--level", choices=LEVELS, help="lines that serious or more")
+    parser.add_argument("--consensus", action="store_true", help="a line that many ranks print once, and which did not")
+    parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
 
 
 def _speed(text: str) -> float:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import io
 import socket
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import PODS, SECRETS
 
 if TYPE_CHECKING:
     import paramiko
 
-    from console.practice.controllers.kubelet import Kubelets
-    from console.practice.node.shell import Shells
+    from console.practice.node.shell import ShellPlace, Shells
 
 SSH_PORT = 2222
 
@@ -23,10 +22,9 @@ SSH_PORT = 2222
 class Ports:
     """Answers for the ports of all pods."""
 
-    def __init__(self, kubelets: Kubelets, shells: Shells) -> None:
-        self._kubelets = kubelets
+    def __init__(self, shells: Shells) -> None:
         self._shells = shells
-        self._host_key: paramiko.PKey | None = None
+        self._host_keys = shells.host_keys
         self._transports: list[paramiko.Transport] = []
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -38,7 +36,7 @@ class Ports:
         from console.practice.node.sshd import SshServer, serve_ssh  # paramiko costs 0.1 s, and most never dial
 
         loop = asyncio.get_running_loop()
-        keys = [place.env.get("SSH_PUBLIC_KEY", ""), *self._pod_keys(namespace, pod)]
+        keys = partial(self._keys_let_in, namespace, pod, place)
         ours, theirs = socket.socketpair()
         host_key = await asyncio.to_thread(self._key_of_host, namespace, pod)
         transport = serve_ssh(theirs, host_key, lambda: SshServer(self._shells, place, keys, loop))
@@ -52,32 +50,18 @@ class Ports:
         self._transports.clear()
 
     def _key_of_host(self, namespace: str, pod: str) -> paramiko.PKey:
-        """Return the host key of a pod: its release's own when it has one, else one for the whole cluster."""
         import paramiko
 
-        text = self._secret(namespace, pod).get("host_key")
-        if text:
-            return paramiko.ECDSAKey.from_private_key(io.StringIO(text))
-        if self._host_key is None:
-            self._host_key = paramiko.ECDSAKey.generate()
-        return self._host_key
+        return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private(namespace, pod)))
 
-    def _pod_keys(self, namespace: str, pod: str) -> list[str]:
-        """Return the public key by which the pods of a release reach each other."""
+    def _keys_let_in(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
+        """Public keys: given at launch, the one by which pods of a release reach each other, and those put there."""
         import paramiko
 
-        text = self._secret(namespace, pod).get("id_pods")
-        if not text:
-            return []
-        key = paramiko.ECDSAKey.from_private_key(io.StringIO(text))
-        return [f"{key.get_name()} {key.get_base64()}"]
-
-    def _secret(self, namespace: str, pod: str) -> dict[str, str]:
-        """Return the keys that a pod mounts at /a4/ssh."""
-        found = self._kubelets.storage.get(PODS, namespace, pod)
-        for volume in found["spec"].get("volumes") or ():
-            if volume["name"] == "ssh" and "secret" in volume:
-                secret = self._kubelets.storage.find(SECRETS, namespace, volume["secret"]["secretName"])
-                data = (secret or {}).get("data") or {}
-                return {key: base64.b64decode(value).decode() for key, value in data.items()}
-        return {}
+        keys = [place.env.get("SSH_PUBLIC_KEY", "")]
+        if text := self._host_keys.mounted(namespace, pod).get("id_pods"):
+            key = paramiko.ECDSAKey.from_private_key(io.StringIO(text))
+            keys.append(f"{key.get_name()} {key.get_base64()}")
+        with suppress(FileNotFoundError):
+            keys += (place.folder / ".ssh" / "authorized_keys").read_text().splitlines()
+        return keys

@@ -15,6 +15,7 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.practice.node.host_keys import HostKeys
 from console.practice.node.standins import write_standins, write_state
 from console.practice.objects.refusal import ApiError
 
@@ -48,6 +49,7 @@ class Shells:
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self._kubelets = kubelets
         self._folder = folder
+        self.host_keys = HostKeys(kubelets.storage)
         self._processes: set[asyncio.subprocess.Process] = set()
 
     def place(self, namespace: str, pod: str, container: str) -> ShellPlace:
@@ -59,7 +61,7 @@ class Shells:
         folder = self._folder / namespace / pod / run.name
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
-            write_standins(folder, run.place)
+            write_standins(folder, run.place, self.host_keys.public(namespace, pod))
         write_state(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}

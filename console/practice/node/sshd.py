@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,42 +13,62 @@ from paramiko.common import (
     AUTH_FAILED,
     AUTH_SUCCESSFUL,
     OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
+    OPEN_FAILED_CONNECT_FAILED,
     OPEN_SUCCEEDED,
 )
 
+from console.practice.node.sftp import PodFiles
+
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from console.practice.node.shell import ShellPlace, Shells
 
 _BUFFER = 32768
+CONNECT = 5.0
+"""Seconds a port of the pod has to answer."""
 
 
 class SshServer(paramiko.ServerInterface):
     """One connection. Paramiko calls it from a thread of its own; the shells run on the event loop."""
 
-    def __init__(self, shells: Shells, place: ShellPlace, keys: list[str], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, shells: Shells, place: ShellPlace, keys: Callable[[], list[str]], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._shells = shells
         self._place = place
-        self._keys = {key.split()[1] for key in keys if len(key.split()) > 1}
+        self._keys = keys
         self._loop = loop
         self._size = (80, 24)
         self._sizes: dict[int, asyncio.Queue[tuple[int, int]]] = {}
         self._terminals: set[int] = set()
+        self.forwarded: dict[int, socket.socket] = {}
+        """Connections to ports of the pod, by the channel that waits for them."""
+        self.folder = place.folder
 
     def get_allowed_auths(self, username: str) -> str:
         """Keys only."""
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        """Let in whoever has one of the pod's keys."""
-        known = key.get_base64() in self._keys
-        return AUTH_SUCCESSFUL if known else AUTH_FAILED
+        """Let in whoever has one of the keys that the pod takes at this moment."""
+        known = {part for each in self._keys() for part in each.split()[1:]}
+        return AUTH_SUCCESSFUL if key.get_base64() in known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        """Sessions only."""
+        """Sessions; forwarded ports are asked for by the next."""
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+
+    def check_channel_direct_tcpip_request(
+        self, chanid: int, origin: tuple[str, int], destination: tuple[str, int]
+    ) -> int:
+        """Connect to a port, as seen in the pod: on this machine."""
+        try:
+            self.forwarded[chanid] = socket.create_connection(destination, timeout=CONNECT)
+        except OSError:
+            return OPEN_FAILED_CONNECT_FAILED
+        self.forwarded[chanid].settimeout(None)
+        return OPEN_SUCCEEDED
 
     def check_channel_env_request(self, channel: paramiko.Channel, name: bytes, value: bytes) -> bool:
         """Take no variables, like an sshd that was not told to."""
@@ -125,5 +146,35 @@ def serve_ssh(
     transport = paramiko.Transport(connection)
     transport.local_version = "SSH-2.0-a4_practice"
     transport.add_server_key(host_key)
-    transport.start_server(event=threading.Event(), server=make_server())
+    server = make_server()
+    transport.set_subsystem_handler("sftp", paramiko.SFTPServer, PodFiles, server.folder)
+    transport.start_server(event=threading.Event(), server=server)
+    threading.Thread(target=_carry_forwarded, args=(transport, server), daemon=True).start()
     return transport
+
+
+def _carry_forwarded(transport: paramiko.Transport, server: SshServer) -> None:
+    """Join every channel of a forwarded port with the connection that was made for it."""
+    while transport.is_active():
+        channel = transport.accept(1.0)
+        target = server.forwarded.pop(channel.get_id(), None) if channel is not None else None
+        if channel is not None and target is not None:
+            threading.Thread(target=_out, args=(channel, target), daemon=True).start()
+            threading.Thread(target=_back, args=(channel, target), daemon=True).start()
+    for left in server.forwarded.values():
+        left.close()
+
+
+def _out(channel: paramiko.Channel, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := channel.recv(_BUFFER):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def _back(channel: paramiko.Channel, target: socket.socket) -> None:
+    with contextlib.suppress(OSError), target:
+        while data := target.recv(_BUFFER):
+            channel.sendall(data)
+        channel.shutdown_write()
+    channel.close()

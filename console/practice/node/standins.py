@@ -74,8 +74,29 @@ def write_state(folder: Path, place: Place) -> None:
     (folder / ".bin" / "doing").write_text(doing)
 
 
-def write_standins(folder: Path, place: Place) -> None:
-    """Write the stand-ins into ``folder/.bin``, which comes first in the pod's PATH."""
+_ID = """#!/bin/sh
+case "$*" in
+    -un) echo root ;;
+    -u|-g) echo 0 ;;
+    *) exec /usr/bin/id "$@" ;;
+esac
+"""
+_GETENT = """#!/bin/sh
+case "$*" in
+    "passwd root") echo root:x:0:0:root:{folder}:/bin/bash ;;
+    *) exec /usr/bin/getent "$@" ;;
+esac
+"""
+_KEYSCAN = """#!/bin/sh
+echo '[127.0.0.1]:2222 {key}'
+"""
+
+
+def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
+    """Write the stand-ins into ``folder/.bin``, which comes first in the pod's PATH.
+
+    In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64").
+    """
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
     state, last = shlex.quote(str(bin_folder / "doing")), _FIRST_PID + place.gpus
@@ -88,6 +109,9 @@ def write_standins(folder: Path, place: Place) -> None:
         "ps": _PS.format(state=state, last=last, gpus=place.gpus),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, svg=svg),
+        "id": _ID,
+        "getent": _GETENT.format(folder=shlex.quote(str(folder))),
+        "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
     }
     for name, text in scripts.items():

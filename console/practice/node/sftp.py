@@ -1,0 +1,161 @@
+"""Files of a pod over SFTP: the same that its shell sees. Relative paths begin in the pod's folder."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import paramiko
+from paramiko import SFTPAttributes, SFTPHandle, SFTPServer
+from paramiko.sftp import SFTP_FAILURE, SFTP_OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from _typeshed import ReadableBuffer as Buffer
+
+
+def _code(error: OSError) -> int:
+    return int(SFTPServer.convert_errno(error.errno or 0))
+
+
+def _told(work: Callable[[], object]) -> int:
+    """Do it; SFTP's word for how that went."""
+    try:
+        work()
+    except OSError as error:
+        return _code(error)
+    return int(SFTP_OK)
+
+
+class _File(SFTPHandle):
+    """An open file, read and written at any place."""
+
+    def __init__(self, descriptor: int, flags: int) -> None:
+        super().__init__(flags)
+        self._descriptor = descriptor
+        self._appends = bool(flags & os.O_APPEND)
+
+    def read(self, offset: int, length: int) -> bytes | int:
+        """Bytes from a place."""
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            return _code(error)
+
+    def write(self, offset: int, data: Buffer) -> int:
+        """Bytes to a place."""
+
+        def write() -> None:
+            left, at = memoryview(data).cast("B"), offset
+            while left:
+                done = os.write(self._descriptor, left) if self._appends else os.pwrite(self._descriptor, left, at)
+                left, at = left[done:], at + done
+
+        return _told(write)
+
+    def stat(self) -> SFTPAttributes | int:
+        """Of the open file."""
+        return SFTPAttributes.from_stat(os.fstat(self._descriptor))
+
+    def chattr(self, attr: SFTPAttributes) -> int:
+        """Change size, mode or times."""
+        return _told(lambda: _change(self._descriptor, attr))
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+
+def _change(target: int | Path, attr: SFTPAttributes) -> None:
+    """Size, mode and times; who owns a file is left alone, for in the pod all are root's."""
+    if attr.st_size is not None:
+        os.truncate(target, attr.st_size)
+    if attr.st_mode is not None:
+        os.chmod(target, attr.st_mode & 0o7777)  # noqa: PTH101 - of a descriptor too
+    if attr.st_mtime is not None:
+        os.utime(target, (attr.st_atime if attr.st_atime is not None else attr.st_mtime, attr.st_mtime))
+
+
+class PodFiles(paramiko.SFTPServerInterface):
+    """The files of one pod."""
+
+    def __init__(self, server: paramiko.ServerInterface, folder: Path) -> None:
+        super().__init__(server)
+        self._folder = folder
+
+    def _path(self, path: str) -> Path:
+        return self._folder / path
+
+    def canonicalize(self, path: str) -> str:
+        """Absolute, without dots."""
+        return os.path.normpath(self._path(path))
+
+    def list_folder(self, path: str) -> list[SFTPAttributes] | int:
+        """What is in a folder."""
+        try:
+            return [SFTPAttributes.from_stat(each.lstat(), each.name) for each in sorted(self._path(path).iterdir())]
+        except OSError as error:
+            return _code(error)
+
+    def stat(self, path: str) -> SFTPAttributes | int:
+        """Of a file, links followed."""
+        try:
+            return SFTPAttributes.from_stat(self._path(path).stat())
+        except OSError as error:
+            return _code(error)
+
+    def lstat(self, path: str) -> SFTPAttributes | int:
+        """Of a file or link."""
+        try:
+            return SFTPAttributes.from_stat(self._path(path).lstat())
+        except OSError as error:
+            return _code(error)
+
+    def open(self, path: str, flags: int, attr: SFTPAttributes) -> SFTPHandle | int:
+        """A file, made if that was asked for."""
+        try:
+            mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
+            return _File(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags)
+        except OSError as error:
+            return _code(error)
+
+    def remove(self, path: str) -> int:
+        """Delete a file."""
+        return _told(self._path(path).unlink)
+
+    def rename(self, oldpath: str, newpath: str) -> int:
+        """Rename, but over nothing."""
+        target = self._path(newpath)
+        if target.exists():
+            return int(SFTP_FAILURE)
+        return _told(lambda: self._path(oldpath).rename(target))
+
+    def posix_rename(self, oldpath: str, newpath: str) -> int:
+        """Rename, over what may be there."""
+        return _told(lambda: self._path(oldpath).replace(self._path(newpath)))
+
+    def mkdir(self, path: str, attr: SFTPAttributes) -> int:
+        """Make a folder."""
+        mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o755
+        return _told(lambda: self._path(path).mkdir(mode))
+
+    def rmdir(self, path: str) -> int:
+        """Delete an empty folder."""
+        return _told(self._path(path).rmdir)
+
+    def chattr(self, path: str, attr: SFTPAttributes) -> int:
+        """Change size, mode or times."""
+        return _told(lambda: _change(self._path(path), attr))
+
+    def symlink(self, target_path: str, path: str) -> int:
+        """Make a link."""
+        return _told(lambda: self._path(path).symlink_to(target_path))
+
+    def readlink(self, path: str) -> str | int:
+        """Where a link leads."""
+        try:
+            return str(self._path(path).readlink())
+        except OSError as error:
+            return _code(error)

@@ -1,0 +1,171 @@
+"""The jobs that have host entries: one small file each, from which our config and known_hosts are written.
+
+Everything here blocks. Whoever changes something holds `places.locked()`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import Unreadable
+from console.ssh import quoting
+from console.ssh.places import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.ssh.places import Places
+
+
+class PodKeys(msgspec.Struct, frozen=True):
+    """The pod that a rank had when it was last reached."""
+
+    uid: str
+    restarts: int = 0
+    keys: tuple[str, ...] = ()
+    """Host keys of this pod alone, "type base64"; empty where the release's hold for all its pods."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One job."""
+
+    name: str
+    """HostKeyAlias in known_hosts, and name of the file."""
+    suffix: str = ""
+    """What follows the rank in a host's name, where another job of this name was first."""
+    kubeconfig: str = ""
+    """Empty: the pod's own account."""
+    many: bool = False
+    """Whether `kubeconfig` is a list of files, as in the variable KUBECONFIG."""
+    context: str
+    namespace: str
+    job: str
+    jobset_uid: str = ""
+    ranks: int = 1
+    program: tuple[str, ...] = ("a4",)
+    """How a4 is started, by its whole path."""
+    path: str = ""
+    """Folders that a4 needs in PATH to log in, before the others."""
+    user: str = "root"
+    folder: str = ""
+    """Where the work is, as seen in the pod."""
+    identity: str = ""
+    """File that names the person's key: a private one, or the public one of a key that the agent holds."""
+    public_key: str = ""
+    """Its public half, "type base64 comment"."""
+    install: bool = False
+    """Whether the person agreed that pods of this job which lack the key get it."""
+    share: bool = False
+    """Whether connections are shared (ControlMaster)."""
+    practice: bool = False
+    release_keys: tuple[str, ...] = ()
+    """Host keys that the release's Secret names for all its pods, "type base64"."""
+    pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)
+    """By rank."""
+
+    def host(self, rank: int) -> str:
+        """Name of a rank for ssh."""
+        return f"a4-{self.job}-{rank}{self.suffix}"
+
+    def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
+        """Whether it is about that job."""
+        mine = (self.kubeconfig, self.context, self.namespace, self.job)
+        return mine == (kubeconfig, context, namespace, job)
+
+    def known_hosts(self) -> list[str]:
+        """Lines of known_hosts, the release's keys first."""
+        keys = [*self.release_keys, *(key for rank in sorted(self.pods) for key in self.pods[rank].keys)]
+        return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
+
+
+def load(places: Places, name: str) -> Entry | None:
+    """That job's; None if there is none."""
+    path = places.jobs / f"{name}.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Entry)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"{path} cannot be read: {error}.", "Delete it and run `a4 ssh` again.") from error
+
+
+def load_all(places: Places) -> list[Entry]:
+    """All, by name."""
+    found = (load(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
+    return [each for each in found if each is not None]
+
+
+def save(places: Places, entry: Entry) -> None:
+    """Keep it and write what follows from it."""
+    write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    write_files(places)
+
+
+def remove(places: Places, names: list[str]) -> None:
+    """Forget these and write what follows from it."""
+    for name in names:
+        (places.jobs / f"{name}.json").unlink(missing_ok=True)
+    if names:
+        write_files(places)
+
+
+def write_files(places: Places) -> None:
+    """Write config and known_hosts anew; ssh that reads meanwhile finds the old or the new ones."""
+    entries = load_all(places)
+    known = [line for entry in entries for line in entry.known_hosts()]
+    write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
+    head = "# Written by a4, which writes it anew: changes made here are lost. `a4 ssh --undo` takes all of it away.\n"
+    blocks = ["\n".join(lines) + "\n" for entry in entries for lines in [list(block(places, entry))]]
+    write(places.config, "\n".join([head, *blocks]).encode())
+    others = [places.user_config, "/etc/ssh/ssh_config"]
+    lines = [f"Include {quoting.word(str(each))}" for each in (places.config, *others)]
+    write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
+
+
+def block(places: Places, entry: Entry) -> Iterator[str]:
+    """Lines of our config about one job: what its ranks share, then the way to each."""
+    where = f"namespace {entry.namespace}, context {entry.context}"
+    yield f"# {entry.job}: {where}".replace("\n", " ")
+    yield "Host " + " ".join(entry.host(rank) for rank in range(entry.ranks))
+    for option, value in options(places, entry):
+        yield f"    {option} {value}"
+    for rank in range(entry.ranks):
+        yield f"Host {entry.host(rank)}"
+        yield f"    ProxyCommand {quoting.command(proxy(entry, rank))}"
+
+
+def options(places: Places, entry: Entry) -> Iterator[tuple[str, str]]:
+    """Options of all ranks. They come before the person's own, so they win; host keys are always checked."""
+    yield "User", quoting.word(entry.user)
+    yield "Port", "2222"
+    if entry.identity:
+        yield "IdentityFile", quoting.path(entry.identity)
+        yield "IdentitiesOnly", "yes"
+    yield "PreferredAuthentications", "publickey"
+    yield "HostKeyAlias", entry.name
+    yield "UserKnownHostsFile", quoting.path(str(places.known_hosts))
+    yield "GlobalKnownHostsFile", "/dev/null"
+    yield "StrictHostKeyChecking", "yes"
+    yield "UpdateHostKeys", "no"
+    yield "VerifyHostKeyDNS", "no"
+    yield "CheckHostIP", "no"
+    # `a4 proxy` waits up to a minute for a pod that is being replaced.
+    yield "ConnectTimeout", "90"
+    yield "ServerAliveInterval", "10"
+    yield "ServerAliveCountMax", "3"
+    if entry.share and places.sockets:
+        yield "ControlMaster", "auto"
+        yield "ControlPath", quoting.word(places.sockets)
+        yield "ControlPersist", "60"
+
+
+def proxy(entry: Entry, rank: int) -> list[str]:
+    """The command that carries one connection, with everything pinned that the environment decides elsewhere."""
+    pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
+    pinned += [f"PATH={entry.path}"] if entry.path else []
+    file = ["--kubeconfig", entry.kubeconfig] if entry.kubeconfig and not entry.many else []
+    argv = [*(["env", *pinned] if pinned else []), *entry.program, "proxy", *file]
+    argv += ["--context", entry.context, "-n", entry.namespace, "--entry", entry.name]
+    return [*argv, entry.job, str(rank)]

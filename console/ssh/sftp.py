@@ -1,0 +1,82 @@
+"""Bytes of files over SFTP: from an offset on, with many requests under way. One user at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import paramiko
+
+from console.errors import CopyFailed, Unreachable
+from console.ssh.client import ANSWER, open_transport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+    from console.watched import WatchedCluster
+
+_PIECE = 1 << 18
+_REQUESTS = 64
+"""Reads under way at a time, of 32 kB each."""
+
+
+class Sftp:
+    """Files of one connection."""
+
+    def __init__(self, client: paramiko.SFTPClient) -> None:
+        self._client = client
+
+    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """At most `size` bytes from there on. Raises Unreachable, CopyFailed."""
+        with _told(path):
+            file = await asyncio.to_thread(self._client.open, path, "rb")
+            try:
+                await asyncio.to_thread(file.seek, offset)
+                await asyncio.to_thread(file.prefetch, offset + size, _REQUESTS)
+                while size and (data := await asyncio.to_thread(file.read, min(_PIECE, size))):
+                    size -= len(data)
+                    yield data
+            finally:
+                await asyncio.to_thread(file.close)
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
+        """Write from there on; 0 begins the file anew. Raises Unreachable, CopyFailed."""
+        with _told(path):
+            file = await asyncio.to_thread(self._client.open, path, "r+b" if offset else "wb")
+            try:
+                file.set_pipelined(True)
+                await asyncio.to_thread(file.seek, offset)
+                async for data in chunks:
+                    await asyncio.to_thread(file.write, data)
+            finally:
+                await asyncio.to_thread(file.close)
+
+
+@asynccontextmanager
+async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
+    """SFTP with a pod's sshd; raises as `open_transport` does."""
+    async with open_transport(watched, namespace, pod) as transport:
+        with _told("SFTP"):
+            client = await asyncio.to_thread(paramiko.SFTPClient.from_transport, transport)
+        if client is None:
+            raise Unreachable("The SSH server has no SFTP.")
+        channel = client.get_channel()
+        if channel is not None:
+            channel.settimeout(ANSWER * 3)
+        try:
+            yield Sftp(client)
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (paramiko.SSHException, EOFError, TimeoutError, ConnectionError) as error:
+        raise Unreachable(f"The SFTP connection broke off: {str(error).strip('. ') or 'no answer'}.") from error
+    except OSError as error:
+        if str(error) == "Socket is closed":
+            raise Unreachable("The SFTP connection broke off.") from error
+        raise CopyFailed(f"{path}: {error.strerror or error}, says the SFTP server.") from error

@@ -1,0 +1,206 @@
+"""`a4 ssh`, `a4 code`, `a4 doctor`: ranks reached by name, opened in editors, and looked after."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from console.errors import BadInput, ConsoleError, NotAllowed
+from console.models.attach import StepState
+from screens.cli.connect import connected
+from screens.cli.jobs import find_job
+from screens.cli.output import say, say_json, warn
+from screens.cli.ranks import KINDS, rank_named
+
+if TYPE_CHECKING:
+    from console.models.attach import Editor, SshHost, SshPlan, Step
+    from console.session import Session
+    from screens.cli.options import Options
+
+MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗", StepState.SKIPPED: "○"}
+
+
+async def ssh(options: Options) -> int:
+    """Set up a rank and become ssh; or write hosts only, list them, forget some, or take all away."""
+    if options.undo:
+        return await undo(as_json=options.json)
+    if options.write_config or options.forget:
+        return await write_hosts(options)
+    jobs = [*options.jobs]
+    if not jobs:
+        return await list_hosts(as_json=options.json)
+    if len(jobs) > 2:
+        raise BadInput("Name one job and one rank.", "a4 ssh JOB [RANK] [-- COMMAND]")
+    async with connected(options, KINDS) as session:
+        host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
+        if options.json and not options.argv:
+            say_json(host)
+            return 0
+        command = [*host.command, *options.argv]
+        if options.demo:  # the practice cluster ends with this process, so it has to stay
+            return await asyncio.to_thread(os.spawnvp, os.P_WAIT, command[0], command)
+    return become(command)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Go on as another program: terminal, signals and exit code are then its own."""
+    sys.stdout.flush()
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError as error:
+        raise BadInput(f"`{command[0]}` is not installed.", "Install OpenSSH's client.") from error
+
+
+async def undo(*, as_json: bool) -> int:
+    """Take away what a4 wrote for ssh."""
+    from console.attach import Attach
+
+    done = await Attach.undo()
+    if as_json:
+        say_json({"done": done})
+    else:
+        for each in done:
+            say(each)
+    return 0
+
+
+async def list_hosts(*, as_json: bool) -> int:
+    """Print the hosts there are; asks no cluster."""
+    from console.attach import Attach
+
+    hosts = await Attach.hosts()
+    if as_json:
+        say_json(hosts)
+    elif hosts:
+        for host in hosts:
+            say(f"{host.host:32}  {host.namespace}/{host.job} rank {host.rank}")
+    else:
+        say("There are no hosts yet: a4 ssh JOB RANK makes them.")
+    return 0
+
+
+async def write_hosts(options: Options) -> int:
+    """Write, or forget, the hosts of these jobs, of all that run if none is named."""
+    async with connected(options, KINDS) as session:
+        fleet = await session.listed(*KINDS)
+        if options.forget:
+            if not options.jobs:
+                raise BadInput("Name the jobs to forget.", "a4 ssh --undo takes everything away.")
+            gone = [name for job in options.jobs for name in await session.attach.forget(session.namespace, job)]
+            say_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
+            return 0
+        running = [name for (where, name), job in fleet.jobsets.items()
+                   if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
+        gone_by = await session.attach.tidy()
+        hosts, failed = [], None
+        for job in options.jobs or sorted(running):
+            try:
+                hosts.append(await set_up(session, options, job, ""))
+            except ConsoleError as error:
+                warn(f"{job}: {error}")
+                failed = error
+        if options.json:
+            say_json({"hosts": hosts, "forgotten": gone_by})
+        else:
+            for host in hosts:
+                say(f"{host.host}  {host.namespace}/{host.job}")
+    return failed.exit_code if failed else 0
+
+
+async def set_up(session: Session, options: Options, job: str, rank: str) -> SshHost:
+    """Make the host of a rank, after asking where that is due; says what was done on standard error."""
+    fleet = await session.listed(*KINDS)
+    find_job(fleet, session.namespace, job)
+    number = rank_named(fleet, session.namespace, job, rank).number
+    if number < 0:
+        raise BadInput("ssh by name needs a rank of a job, not a pod.", "a4 shell opens a shell in any pod.")
+    attach = session.attach
+    plan = await attach.plan(session.namespace, job, number, identity=options.identity, say=warn)
+    if plan.adds_key and not options.yes:
+        await agree(plan)
+    host = await attach.set_up(plan, identity=options.identity, share=options.share)
+    if not options.quiet:
+        for note in host.notes:
+            warn(note)
+    return host
+
+
+async def agree(plan: SshPlan) -> None:
+    """Ask on the terminal whether the pod gets the key; NotAllowed if not."""
+    what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
+    if plan.ranks > 1:
+        what += f" The other ranks of {plan.job} get it when you connect to them."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NotAllowed(what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes.")
+    sys.stderr.write(f"{what} [y/N] ")
+    sys.stderr.flush()
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
+
+
+async def code(options: Options) -> int:
+    """Open a rank in an editor of this machine; without one, print its link and the steps."""
+    async with connected(options, KINDS) as session:
+        host = await set_up(session, options, options.job, options.rank_text)
+        attach = session.attach
+        folder = options.at or ""
+        if options.editor:
+            editor = await attach.editor(options.editor, host, folder)
+        else:
+            editor = (await attach.editors(host, folder))[0]
+        opened = bool(editor.command) and not options.json
+        if opened:
+            await attach.start(editor)
+    if options.json:
+        say_json({"host": host, "editor": editor})
+    elif opened:
+        say(f"{editor.title} opens {host.host}.")
+    else:
+        show_by_hand(editor, host)
+    return 0
+
+
+def show_by_hand(editor: Editor, host: SshHost) -> None:
+    """The link, which a terminal lets one click, and what to do without it."""
+    if editor.link:
+        say(clickable(editor.link) if sys.stdout.isatty() else editor.link)
+    for number, step in enumerate(editor.steps, 1):
+        say(f"{number}. {step}")
+    say(f"In a terminal: {' '.join(host.command)}")
+
+
+def clickable(link: str) -> str:
+    """A link for a terminal that knows OSC 8; others show its text."""
+    return f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\"
+
+
+async def doctor(options: Options) -> int:
+    """Every step from the token to an editor in the pod; 1 if one failed."""
+    found: list[Step] = []
+    async with connected(options, ()) as session:
+        address = options.rank_text or "0"
+        number = int(address) if address.isdecimal() else -1
+        if number < 0:
+            raise BadInput(f"{address} is no rank of the whole job.", "Count over the whole job: 0, 1, …")
+        async for step in session.attach.diagnose(session.namespace, options.job, number):
+            found.append(step)
+            if not options.json:
+                show_step(step)
+    if options.json:
+        say_json([{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found])
+    return 1 if any(each.state is StepState.FAILED for each in found) else 0
+
+
+STEP_KEYS = ("name", "state", "seconds", "found", "fix")
+
+
+def show_step(step: Step) -> None:
+    """One line, and one more for the fix."""
+    took = f"{1000 * step.seconds:6.0f} ms" if step.state is not StepState.SKIPPED else " " * 9
+    say(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
+    if step.fix:
+        say(f"{'':29}→ {step.fix}")
+    sys.stdout.flush()
