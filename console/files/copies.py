@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from console.files.meter import Listener, Meter
@@ -12,9 +12,11 @@ from console.files.meter import Listener, Meter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+    from types import ModuleType
 
     from console.files.pod_files import PodFiles
     from console.models.copying import CopyProgress, CopyReport, Way
+    from console.ssh.sftp import Sftp
     from console.watched import WatchedCluster
 
 
@@ -47,8 +49,8 @@ class Copies:
         """
         from console.files.fetch import Fetch
 
-        async with self._opened(namespace, pod, container, where, way) as (files, note):
-            return replace(await Fetch(files, Meter(progress)).run(source, target), note=note)
+        async with self._opened(namespace, pod, container, where, way) as files:
+            return await Fetch(files, Meter(progress)).run(source, target)
 
     async def send(
         self,
@@ -66,17 +68,37 @@ class Copies:
         from console.files.send import Send
 
         self._watched.changing(f"copy {source.name} to {where or pod}")
-        async with self._opened(namespace, pod, container, where, way) as (files, note):
-            return replace(await Send(files, Meter(progress)).run(source, target), note=note)
+        async with self._opened(namespace, pod, container, where, way) as files:
+            return await Send(files, Meter(progress)).run(source, target)
 
     @asynccontextmanager
     async def _opened(
         self, namespace: str, pod: str, container: str, where: str, way: Way | None
-    ) -> AsyncIterator[tuple[PodFiles, str]]:
-        """The container's files, and why they are not reached the better way."""
+    ) -> AsyncIterator[PodFiles]:
+        """The container's files."""
         from console.cluster.exec import started
         from console.files.pod_files import PodFiles
+        from console.files.sftp_files import SftpFiles
+        from console.models.copying import Way
 
-        client = self._watched.connected.client
-        start = functools.partial(started, client, namespace, pod, container=container)
-        yield PodFiles(start, where or f"pod {pod}"), ""
+        start = functools.partial(started, self._watched.connected.client, namespace, pod, container=container)
+        name = where or f"pod {pod}"
+        async with AsyncExitStack() as stack:
+            if way is Way.EXEC:
+                yield PodFiles(start, name)
+            else:
+                connect = functools.partial(self._sftp, namespace, pod)
+                yield SftpFiles(start, name, connect, stack, only=way is Way.SFTP)
+
+    @asynccontextmanager
+    async def _sftp(self, namespace: str, pod: str) -> AsyncIterator[Sftp]:
+        """Imported only when it is used: half of all copies are small."""
+        ssh = await asyncio.to_thread(_import_sftp)
+        async with ssh.open_sftp(self._watched, namespace, pod) as sftp:
+            yield sftp
+
+
+def _import_sftp() -> ModuleType:
+    from console.ssh import sftp
+
+    return sftp

@@ -53,7 +53,7 @@ class Fetch:
         there = [each for each in entries if each.file]
         return CopyReport(
             source, str(final), self._meter.files, sum(each.size for each in there), self._meter.resumed,
-            time.monotonic() - began, self._files.way, self._proof, problems=tuple(self._problems),
+            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
         )  # fmt: skip
 
     # one file
@@ -128,7 +128,7 @@ class Fetch:
             self._meter.there(entry.size, whole=True)
         await asyncio.to_thread(local.check_space, final, sum(each.size for each in missing))
         small = [each for each in missing if each.size < BIG]
-        if len(small) > 1:
+        if len(small) > 1 and self._files.together:
             await self._together(top, final, small)
             missing, _ = await asyncio.to_thread(_compare, final, missing)
         for entry in missing:

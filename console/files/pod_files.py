@@ -69,12 +69,15 @@ def safe(path: str) -> str:
 
 
 class PodFiles:
-    """By commands only; `way` says so."""
-
-    way = Way.EXEC
+    """By commands only."""
 
     def __init__(self, start: Start, where: str) -> None:
         self._start = start
+        self.way = Way.EXEC
+        self.note = ""
+        """Why it did not go a better way; empty if it did."""
+        self.together = True
+        """Whether small files are copied in one stream."""
         self.where = where
         """How errors call the container: `rank 3 of llama-70b`."""
 

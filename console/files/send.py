@@ -57,7 +57,7 @@ class Send:
         there = [each for each in entries if each.file]
         return CopyReport(
             str(source), final, self._meter.files, sum(each.size for each in there), self._meter.resumed,
-            time.monotonic() - began, self._files.way, self._proof, problems=tuple(self._problems),
+            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
         )  # fmt: skip
 
     async def _target(self, target: str) -> Spot:
@@ -154,14 +154,17 @@ class Send:
         missing = [each for each in files if each.path not in there]
         self._check_space(spot, sum(each.size for each in missing), final)
         others = [each for each in entries if not each.file]
-        await self._together(source, staging, [*others, *(each for each in missing if each.size < BIG)])
+        await self._together(source, staging, [*others, *(each for each in missing if self._small(each))])
         for entry in missing:
-            if entry.size >= BIG:
+            if not self._small(entry):
                 await self._file(entry, source / entry.path, posixpath.join(staging, entry.path))
         await self._check(source, staging, [each for each in files if not each.same(placed.get(each.path))])
         await self._check(source, final, [each for each in files if each.same(placed.get(each.path))])
         await self._files.merge(staging, final)
         return entries
+
+    def _small(self, entry: Entry) -> bool:
+        return self._files.together and entry.size < BIG
 
     async def _present(self, path: str) -> dict[str, Entry]:
         try:
