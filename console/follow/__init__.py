@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import NotFound
 from console.follow.joblog import JobLog
-from console.spool.shelf import kept_job, logs_folder, sweep
+from console.spool.shelf import logs_folder, sweep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,17 +52,19 @@ class Follow:
         return LogStream(self._cluster.connected.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str, *, tail: int | None = None) -> AsyncIterator[JobLog]:
+    async def job(
+        self, namespace: str, name: str, *, tail: int | None = None, once: bool = False
+    ) -> AsyncIterator[JobLog]:
         """The log of a job: one connection for each container, however many read; the last one to leave ends them.
 
         What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
         nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
-        given.
+        given; `once`: what there is now, not followed.
         """
         key = namespace, name
         shared = self._shared.get(key)
         if shared is None:
-            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail)
+            log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once)
             shared = self._shared[key] = _Shared(log)
             log.start()
         shared.readers += 1
@@ -90,15 +91,3 @@ class Follow:
         if not self._swept:
             self._swept = True
             await asyncio.to_thread(sweep, self.folder)
-
-    async def kept(self, namespace: str, name: str) -> JobLog:
-        """What is kept of a job that may be long gone; nothing is followed. NotFound if nothing is kept."""
-        shelf = await asyncio.to_thread(kept_job, self.folder, namespace, name)
-        if shelf is None:
-            raise NotFound(
-                f"There is no job {name} in namespace {namespace}, and no log of it is kept on this machine.",
-                "Logs are kept of jobs that were followed here: a4 logs JOB --all --follow, or the job's log tab.",
-            )
-        log = JobLog(self._cluster, (namespace, name), self._streams, self.folder)
-        await log.read_shelf(shelf)
-        return log

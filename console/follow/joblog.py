@@ -55,6 +55,7 @@ class JobLog:
         folder: Path,
         *,
         tail: int | None = None,
+        once: bool = False,
     ) -> None:
         self.key = key
         self.disk = ""
@@ -73,6 +74,7 @@ class JobLog:
         self._streams = streams
         self._folder = folder
         self._tail = tail
+        self.once = once
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._woken: set[asyncio.Event] = set()
@@ -169,6 +171,8 @@ class JobLog:
         followed.task = asyncio.create_task(self._read(followed), name=f"log:{pod.name}/{container.name}")
 
     def _goes_on(self, followed: Followed, container: Container) -> bool:
+        if self.once:
+            return False
         if followed.error is not None:
             return asyncio.get_running_loop().time() > followed.again
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
@@ -177,7 +181,8 @@ class JobLog:
         from console.cluster.logs import Memory, Wanted
 
         memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
-        wanted = Wanted(pod.namespace, pod.name, container.name, None if given else self._tail)
+        tail = None if given else self._tail
+        wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once)
         return self._streams(wanted, memory, blotter.lines, container.restarts)
 
     async def _part(self, kept: Part | None, rank: int, pod: Pod, container: str) -> Part:
@@ -236,14 +241,14 @@ class JobLog:
             event.set()
 
     def lines(
-        self, wanted: Collection[int] | None = None, *, live: bool = False, follow: bool = True
+        self, wanted: Collection[int] | None = None, *, live: bool = False
     ) -> AsyncGenerator[list[RankLine], None]:
         """Lines of those ranks (all unless given), what is there first, gathered for a moment and in order of time.
 
-        `live`: only what comes from here on. It ends when the log is closed, when a job that is gone or at its end
-        has been read, and, without `follow`, when every container has been read up to now.
+        `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
+        has been read.
         """
-        return read_lines(self, wanted, live=live, follow=follow)
+        return read_lines(self, wanted, live=live)
 
     @asynccontextmanager
     async def waking(self) -> AsyncIterator[asyncio.Event]:
@@ -258,15 +263,10 @@ class JobLog:
     @property
     def finished(self) -> bool:
         """Whether nothing more will come: the job is gone or at its end, and all its containers have been read."""
-        if any(each.task is not None and not each.task.done() for each in self._followed.values()):
+        if not self.ready.is_set() or any(each.task and not each.task.done() for each in self._followed.values()):
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)
-        return self.ready.is_set() and (self.gone if jobset is None else jobset.finished)
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether every container was reached or refused."""
-        return all(each.stream.state is not StreamState.WAITING for each in self._followed.values())
+        return self.once or (self.gone if jobset is None else jobset.finished)
 
     @property
     def closed(self) -> bool:

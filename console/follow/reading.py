@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,34 +24,48 @@ LOOK_AGAIN = 1.0
 
 
 async def read_lines(
-    log: JobLog, wanted: Collection[int] | None, *, live: bool, follow: bool
+    log: JobLog, wanted: Collection[int] | None, *, live: bool
 ) -> AsyncGenerator[list[RankLine], None]:
     """See `JobLog.lines`."""
     async with log.waking() as event:
         await log.ready.wait()
+        while log.once and not log.finished and not log.closed:
+            await _woken(event)  # what is not followed is sorted as a whole
         at = {id(part): len(part) for part in log.parts} if live else {}
         while True:
-            event.clear()
-            over = log.closed or log.finished or (not follow and log.caught_up)
+            over = log.closed or log.finished
             batch = _more(log, at, wanted)
             if batch:
                 yield batch
             elif over:
                 return
             else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), LOOK_AGAIN)
+                await _woken(event)
                 await asyncio.sleep(GATHER)
 
 
+async def _woken(event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), LOOK_AGAIN)
+    event.clear()
+
+
 def _more(log: JobLog, at: dict[int, int], wanted: Collection[int] | None) -> list[RankLine]:
-    found: list[RankLine] = []
+    """The next page: of parts that have more than fits, only what the others cannot come before."""
+    pages: list[tuple[Part, int, int]] = []
+    upto = float("inf")
     for part in log.parts:
-        start = at.get(id(part), 0)
-        if start < len(part) and (wanted is None or part.rank in wanted):
-            stop = min(len(part), start + PAGE)
-            at[id(part)] = stop
-            found += _rank_lines(part, start, stop)
+        start, length = at.get(id(part), 0), len(part)
+        if start < length and (wanted is None or part.rank in wanted):
+            stop = min(length, start + PAGE)
+            pages.append((part, start, stop))
+            if stop < length:
+                upto = min(upto, part.times[stop - 1])
+    found: list[RankLine] = []
+    for part, start, stop in pages:
+        end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
+        at[id(part)] = end
+        found += _rank_lines(part, start, end)
     found.sort(key=lambda line: line.time)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, NotFound
@@ -132,21 +131,6 @@ async def stop(options: Options) -> int:
             say_json(report)
         else:
             say(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
-    return 0
-
-
-async def logs(options: Options) -> int:
-    """Print a rank's log, line by line."""
-    async with connected(options, JOB_KINDS) as session:
-        fleet = await session.listed(*JOB_KINDS)
-        pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
-        lines = session.follow_log(
-            pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow
-        )
-        async for line in lines:
-            say(line.text)
-            if options.follow:
-                sys.stdout.flush()
     return 0
 
 

@@ -1,0 +1,185 @@
+"""The command `a4 logs`: of one rank or of all, as it is printed or as it was kept."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import BadInput, NotFound
+from console.models.consensus import Agreed, Consensus
+from console.models.levels import at_least
+from screens.cli.connect import connected
+from screens.cli.jobs import JOB_KINDS, pod_of_rank
+from screens.cli.output import say, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.follow.joblog import JobLog
+    from console.models.log import RankLine
+    from console.models.pod import Pod
+    from console.session import Session
+    from screens.cli.options import Options
+
+SETTLES = 5.0
+"""Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+async def logs(options: Options) -> int:
+    """Print the log of a rank, or of all of them."""
+    picks = Picks(options)
+    async with connected(options, JOB_KINDS) as session:
+        fleet = await session.listed(*JOB_KINDS)
+        if not options.all and not picks.needed:
+            pod: Pod | None = None
+            with suppress(NotFound):  # then there may be what was kept
+                pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
+            if pod is not None:
+                return await one_rank(session, pod, options)
+        async with session.follow.job(
+            session.namespace, options.job, tail=options.tail, once=not options.follow
+        ) as log:
+            await log.ready.wait()
+            if not log.parts:
+                pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)  # says what is missing
+            if log.gone:
+                warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
+            await print_all(log, options, picks)
+    return 0
+
+
+async def one_rank(session: Session, pod: Pod, options: Options) -> int:
+    """A rank's log, line by line, from the pod itself."""
+    lines = session.follow_log(
+        pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow
+    )
+    async for line in lines:
+        say(line.text)
+        if options.follow:
+            sys.stdout.flush()
+    return 0
+
+
+class Picks:
+    """Which lines are wanted."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises BadInput for what cannot be understood."""
+        self.needed = bool(options.since or options.grep or options.level or options.consensus or options.json)
+        self._since = moment(options.since) if options.since else 0.0
+        self._level = options.level
+        try:
+            self._grep = re.compile(options.grep) if options.grep else None
+        except re.error as error:
+            raise BadInput(f"--grep {options.grep!r} is no regular expression: {error}.") from error
+
+    def __call__(self, line: RankLine) -> bool:
+        """Whether this one is."""
+        return (
+            line.time >= self._since
+            and (self._grep is None or self._grep.search(line.text) is not None)
+            and (not self._level or at_least(line.text.encode(), self._level))
+        )
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch: of a time, or of so long ago (90s, 5m, 2h, 1d); BadInput if it is neither."""
+    span = _SPAN.fullmatch(text)
+    if span:
+        return time.time() - float(span[1]) * _UNITS[span[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise BadInput(f"--since {text} is no time.", "Examples: 90s, 5m, 2h, 2026-11-21T12:00:00Z.") from None
+
+
+async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
+    """Every line that is wanted, and at the end how much of the job that was."""
+    wanted = None if options.all and options.rank is None else {options.rank or 0}
+    printer = AgreedPrinter(log, options) if options.consensus else Printer(log, options)
+    async with aclosing(log.lines(wanted)) as batches:
+        async for batch in batches:
+            printer.take([line for line in batch if picks(line)])
+    printer.end()
+    coverage = log.coverage
+    if options.json:
+        fields = {"words": coverage.words, **msgspec.to_builtins(coverage)}
+        sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
+    elif options.all:
+        warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
+        for gap in coverage.gaps:
+            warn(gap.words)
+
+
+class Printer:
+    """Writes each line, with its rank in front if there are several."""
+
+    def __init__(self, log: JobLog, options: Options) -> None:
+        self._log, self._options = log, options
+        self._line: Callable[[RankLine], str] = self._json if options.json else self._text
+
+    def take(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        if lines:
+            sys.stdout.write("".join(map(self._line, lines)))
+            sys.stdout.flush()
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+    def _text(self, line: RankLine) -> str:
+        return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
+
+    @staticmethod
+    def _json(line: RankLine) -> str:
+        return msgspec.json.encode(line._asdict()).decode() + "\n"
+
+
+class AgreedPrinter:
+    """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
+
+    def __init__(self, log: JobLog, options: Options) -> None:
+        self._log, self._options = log, options
+        self._consensus = Consensus()
+        self._held: list[tuple[float, Agreed]] = []
+        self._taken = 0
+
+    def take(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        self._consensus.add(lines)
+        now = time.monotonic()
+        self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
+        self._taken = len(self._consensus.lines)
+        if self._options.follow:
+            self._print(now - SETTLES)
+
+    def end(self) -> None:
+        """What was held back."""
+        self._print(float("inf"))
+
+    def _print(self, before: float) -> None:
+        of, at = self._log.ranks, 0
+        for began, line in self._held:
+            if began > before and len(line.ranks) < of:
+                break
+            at += 1
+            sys.stdout.write(self._json(line, of) if self._options.json else self._text(line, of))
+        del self._held[:at]
+        sys.stdout.flush()
+
+    @staticmethod
+    def _text(line: Agreed, of: int) -> str:
+        return f"[{line.words(of)}] {line.text}\n"
+
+    @staticmethod
+    def _json(line: Agreed, of: int) -> str:
+        told = {"time": line.time, "text": line.text, "ranks": sorted(line.ranks), "of": of}
+        return msgspec.json.encode(told).decode() + "\n"
