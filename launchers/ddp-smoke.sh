@@ -13,6 +13,7 @@ trap 'step_end $?' EXIT
 unset TORCH_NCCL_USE_COMM_NONBLOCKING TORCH_NCCL_ASYNC_ERROR_HANDLING
 
 step ddp
+need torchrun "use an image with PyTorch"
 install -m 644 "$here/ddp-smoke.py" "$root/tmp/ddp_test.py"
 torchrun --nnodes="$NNODES" --nproc_per_node="$GPUS_PER_NODE" --node_rank="$JOB_COMPLETION_INDEX" \
     --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$root/tmp/ddp_test.py"

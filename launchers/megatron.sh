@@ -26,6 +26,7 @@ step_environment() {
     local driver=/usr/local/lib/python3.12/dist-packages/triton/backends/nvidia/driver.py packages=()
     if skips SKIP_ENV_SETUP environment; then return; fi
     step environment
+    need pip "use an image with Python"
     if [[ -e "$root$driver" ]]; then
         # Triton calls ldconfig by its bare name, which is not on every PATH, and reads its answer as plain text.
         sed -i 's|libs = subprocess.check_output(\["ldconfig"|libs = subprocess.check_output(["/sbin/ldconfig"|g' "$root$driver"
@@ -47,14 +48,33 @@ step_clone() {
         return
     fi
     step clone
+    if [[ ! -d "$pai_code/.git" ]] && is_there "$pai_code"; then
+        if [[ -n "$A4_CODE_REVISION" ]]; then
+            echo "$A4_CODE is there and is no git clone: revision $A4_CODE_REVISION cannot be had of it" >&2
+            exit 1
+        fi
+        echo "$A4_CODE is there, though not from git: it is used as it is"
+        return
+    fi
     if [[ -d "$pai_code/.git" ]]; then
         echo "$A4_CODE is there already"
-        if [[ -z "$A4_CODE_REVISION" ]]; then git -C "$pai_code" pull; else git -C "$pai_code" fetch; fi
+        update_code
     else
         clone "$A4_CODE_REPOSITORY" "$pai_code" --recurse-submodules
     fi
-    if [[ -n "$A4_CODE_REVISION" ]]; then git -C "$pai_code" checkout "$A4_CODE_REVISION"; fi
-    git -C "$pai_code" submodule update --init --recursive
+    if [[ -n "$A4_CODE_REVISION" ]]; then in_code checkout "$A4_CODE_REVISION"; fi
+    in_code submodule update --init --recursive
+}
+
+# On shared storage the clone may belong to another user, which git takes for an attack.
+in_code() { git -c safe.directory='*' -C "$pai_code" "$@"; }
+
+# Newer code if it can be had; local changes, a checked-out tag or a missing network leave it as it is.
+update_code() {
+    local how=(pull --ff-only)
+    need git "use an image with git"
+    if [[ -n "$A4_CODE_REVISION" ]]; then how=(fetch --tags); fi
+    in_code "${how[@]}" || echo "git ${how[0]} failed: the code stays as it is"
 }
 
 step_download() {
@@ -77,7 +97,7 @@ step_download() {
 
 download_model() {
     local folder="$root$A4_HF_FOLDER"
-    if [[ -e "$folder/.a4-complete" ]]; then
+    if [[ -e "$folder/.a4-complete" && "$(<"$folder/.a4-complete")" == "$A4_MODEL_ID" ]]; then
         echo "$A4_MODEL_ID is in $A4_HF_FOLDER already"
         return
     fi
@@ -86,10 +106,13 @@ download_model() {
         command -v modelscope >/dev/null || pip install modelscope
         modelscope download --model "$A4_MODEL_ID" --local_dir "$folder"
     else
-        command -v huggingface-cli >/dev/null || pip install 'huggingface_hub[cli]>=0.34,<1.0'
-        huggingface-cli download "$A4_MODEL_ID" --local-dir "$folder"
+        local hub=huggingface-cli
+        # From version 1 on the client has the short name alone.
+        if ! command -v "$hub" >/dev/null && command -v hf >/dev/null; then hub=hf; fi
+        command -v "$hub" >/dev/null || pip install 'huggingface_hub[cli]>=0.34,<1.0'
+        "$hub" download "$A4_MODEL_ID" --local-dir "$folder"
     fi
-    touch "$folder/.a4-complete"
+    echo "$A4_MODEL_ID" >"$folder/.a4-complete"
     du -sh "$folder"
 }
 

@@ -39,6 +39,7 @@ only_index_0() {
 step_connectivity() {
     local ranks="$((GPUS_PER_NODE * NNODES))"
     step connectivity
+    need mpirun "use an image with Open MPI, such as the recipe's own"
     mpirun --allow-run-as-root -np "$ranks" -hostfile "$hostfile" --mca orte_keep_fqdn_hostnames 1 \
         --mca plm_rsh_agent "$agent" hostname | tee "$root/tmp/a4-hostnames"
     if [[ "$(wc -l <"$root/tmp/a4-hostnames")" -lt "$ranks" ]]; then

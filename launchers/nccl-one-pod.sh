@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # NCCL by hand in one pod: all_reduce_perf over the GPUs of this pod, in one process and without mpirun.
-# The chart sets GPUS_PER_NODE, A4_NCCL_BEGIN, A4_NCCL_END; prepare.sh has run before.
+# The chart sets GPUS_PER_NODE, A4_NCCL_BEGIN, A4_NCCL_END, A4_NCCL_FACTOR; prepare.sh has run before.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -15,5 +15,9 @@ if [[ ! -x "$perf" ]]; then
     exit 1
 fi
 
+# The document's step of one byte is for one size; between two it would make a row for every byte.
+by=(-i 1)
+if [[ "$A4_NCCL_BEGIN" != "$A4_NCCL_END" ]]; then by=(-f "$A4_NCCL_FACTOR"); fi
+
 step all-reduce
-"$perf" -b "$A4_NCCL_BEGIN" -e "$A4_NCCL_END" -i 1 -g "$GPUS_PER_NODE"
+"$perf" -b "$A4_NCCL_BEGIN" -e "$A4_NCCL_END" "${by[@]}" -g "$GPUS_PER_NODE"

@@ -24,4 +24,11 @@ fi
 
 step script
 echo "arguments: $*"
-bash "$here/own-script-main" "$@"
+# A script that names its interpreter is run by that.
+mark=""
+IFS= read -r -n 2 mark <"$here/own-script-main" || true
+if [[ "$mark" == "#!" && -x "$here/own-script-main" ]]; then
+    "$here/own-script-main" "$@"
+else
+    bash "$here/own-script-main" "$@"
+fi

@@ -26,11 +26,21 @@ on_worker() {
 use_libraries() {
     if [[ -d "$root${NCCL_PLUGIN_PATH:-/nowhere}" ]]; then
         export LD_LIBRARY_PATH="$NCCL_PLUGIN_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-        ldconfig "$root$NCCL_PLUGIN_PATH"
+        ldconfig "$root$NCCL_PLUGIN_PATH" || echo "ldconfig did not take $NCCL_PLUGIN_PATH: LD_LIBRARY_PATH has it"
+        install_lspci
     else
         echo "gIB is not installed: NCCL uses the network it finds"
     fi
     ldconfig -p | grep libcuda || echo "ldconfig knows no libcuda"
+}
+
+# The scripts of gIB look at the machine with lspci. Without it, or without a way to a package archive, they go on.
+install_lspci() {
+    if command -v lspci >/dev/null || ! command -v apt-get >/dev/null; then return; fi
+    echo "no lspci in this image: pciutils is installed"
+    if ! { timeout 60 apt-get update -qq && timeout 60 apt-get install -qq -y pciutils; } >/dev/null 2>&1; then
+        echo "pciutils could not be installed: gIB does without"
+    fi
 }
 
 # Processes that mpirun starts through sshd do not inherit the container's environment: they source this file.
@@ -53,6 +63,7 @@ look_at_gpus() {
     local found
     found="$(nvidia-smi -L | grep -c '^GPU ' || true)"
     echo "$found GPUs, $GPUS_PER_NODE asked for"
+    if ((found < GPUS_PER_NODE)); then echo "some GPUs of this pod are missing: nvidia-smi on the node tells more"; fi
     nvidia-smi -pm 1 >/dev/null || echo "persistence mode stays as it is: the container may not change it"
 }
 
@@ -62,6 +73,7 @@ install_keys() {
     chmod 700 "$home"
     install -m 600 "$root/a4/ssh/id_pods" "$home/id_pods"
     install -m 600 "$root/a4/ssh/host_key" "$root/etc/ssh/a4_host_key"
+    need ssh-keygen "use an image with openssh-client"
     ssh-keygen -y -f "$home/id_pods" >"$home/id_pods.pub"
     cat "$home/id_pods.pub" >>"$home/authorized_keys"
     if [[ -n "${SSH_PUBLIC_KEY:-}" ]]; then echo "$SSH_PUBLIC_KEY" >>"$home/authorized_keys"; fi
@@ -98,6 +110,7 @@ start_sshd() {
 
 discover() {
     local worker deadline=$((SECONDS + A4_DISCOVERY_SECONDS))
+    need ssh "use an image with openssh-client"
     for worker in "${workers[@]}"; do
         until on_worker "$worker" hostname >/dev/null; do
             if ((SECONDS >= deadline)); then
@@ -112,14 +125,18 @@ discover() {
 
 # LOCATION WORKER lines, near machines side by side. A machine that does not tell its place comes after the others.
 sort_by_place() {
-    local worker place try places="$root/tmp/${HOSTNAME_PREFIX}worker-locations.txt"
+    local worker place try code places="$root/tmp/${HOSTNAME_PREFIX}worker-locations.txt"
     local url=http://metadata.google.internal/computeMetadata/v1/instance/attributes/physical_host
     : >"$places"
     for worker in "${workers[@]}"; do
         place=""
         for ((try = 0; try < ${A4_PLACE_TRIES:-5}; try++)); do
-            if place="$(on_worker "$worker" "curl -sf -m 5 -H 'Metadata-Flavor: Google' $url")"; then break; fi
+            code=0
+            place="$(on_worker "$worker" "curl -sf -m 5 -H 'Metadata-Flavor: Google' $url")" || code=$?
+            if [[ "$code" -eq 0 ]]; then break; fi
             place=""
+            # An answer that there is no such thing (22), or no curl (127), will be the same the next time.
+            if [[ "$code" -eq 22 || "$code" -eq 127 ]]; then break; fi
             sleep "$pause"
         done
         if [[ -z "$place" ]]; then echo "$worker does not tell where its machine is"; fi

@@ -38,6 +38,7 @@ else
 fi
 
 step evaluate
+need accelerate "use an image with Hugging Face's accelerate"
 cd "$place"
 accelerate launch --main_process_port "$A4_EVAL_PORT" -m lm_eval --model hf \
     --model_args "pretrained=$A4_EXPORT_FOLDER,trust_remote_code=$A4_EVAL_TRUST" \

@@ -6,7 +6,7 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="${A4_ROOT:-}"
 
-echo "pod $(hostname), index $JOB_COMPLETION_INDEX of $NNODES, recipe $A4_RECIPE"
+echo "pod $(hostname 2>/dev/null || echo "${HOSTNAME:-}"), index $JOB_COMPLETION_INDEX of $NNODES, recipe $A4_RECIPE"
 rm -f "$root/tmp/a4-step" "$root/tmp/a4-exit-code" "$root/tmp/a4-keep"
 
 # A first process gets no signal it has no trap for: without this, stopping a job would take the whole grace period.

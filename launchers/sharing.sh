@@ -37,16 +37,21 @@ step_sync() {
 clone() {
     local repository="$1" folder="$2"
     shift 2
+    need git "use an image with git"
     rm -rf "$folder.part"
     mkdir -p "$(dirname "$folder")"
     git clone "$@" "$repository" "$folder.part"
     mv "$folder.part" "$folder"
 }
 
+# A folder that is not empty.
+is_there() { [[ -n "$(ls -A "$1" 2>/dev/null)" ]]; }
+
 # fetch FOLDER ADDRESS...: files that are whole stay, parts are completed.
 fetch() {
     local folder="$1" address
     shift
+    need wget "use an image with wget"
     mkdir -p "$folder"
     for address in "$@"; do
         wget -c -nv -P "$folder" "$address"

@@ -6,6 +6,14 @@
 step_file="${A4_ROOT:-}/tmp/a4-step"
 step_name=""
 
+# need PROGRAM WHAT: an image that lacks a program is named, instead of a "command not found" in the middle.
+need() {
+    if ! command -v "$1" >/dev/null; then
+        echo "this image has no $1: $2" >&2
+        exit 1
+    fi
+}
+
 step_number() {
     local number=0
     if [[ -e "$step_file" ]]; then number="$(<"$step_file")"; fi

@@ -16,6 +16,7 @@ step_megatron
 enter_workspace
 
 step export
+need swift "use an image with ms-swift"
 arguments=(
     --model "$A4_SWIFT_SOURCE"
     --to_mcore true

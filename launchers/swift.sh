@@ -12,7 +12,11 @@ at_least() { printf '%s\n%s\n' "$1" "$A4_SWIFT_VERSION" | sort -V -C; }
 step_megatron() {
     if ! is_first; then
         step_skip megatron "index 0 does this"
-    elif [[ -d "$root$MEGATRON_LM_PATH/.git" ]]; then
+    elif is_there "$root$MEGATRON_LM_PATH"; then
+        if [[ ! -d "$root$MEGATRON_LM_PATH/.git" && ! -d "$root$MEGATRON_LM_PATH/megatron" ]]; then
+            echo "$MEGATRON_LM_PATH is there and is no Megatron-LM: name another folder, or move it away" >&2
+            exit 1
+        fi
         step_skip megatron "$MEGATRON_LM_PATH is there already"
     else
         step megatron
@@ -30,6 +34,7 @@ enter_workspace() {
 # megatron starts torchrun itself and asks for these.
 export_ranks() {
     local device devices=()
+    need megatron "use an image with ms-swift 3.6 or newer"
     for ((device = 0; device < GPUS_PER_NODE; device++)); do devices+=("$device"); done
     CUDA_VISIBLE_DEVICES="$(IFS=,; echo "${devices[*]}")"
     export CUDA_VISIBLE_DEVICES PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True

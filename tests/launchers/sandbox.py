@@ -43,7 +43,7 @@ if [[ -s "$refuse" ]]; then
 fi
 case "${!#}" in
 hostname) echo "$worker" ;;
-*physical_host*) cat "$A4_ROOT/places/$worker" ;;
+*physical_host*) cat "$A4_ROOT/places/$worker" 2>/dev/null || exit "${A4_TEST_PLACE:-255}" ;;
 esac
 """,
     "mpirun": r"""
@@ -54,6 +54,7 @@ exit "${A4_TEST_CODE:-0}"
     "torchrun": 'exit "${A4_TEST_CODE:-0}"',
     # A clone brings the scripts of Pai-Megatron-Patch, which record their calls too.
     "git": r"""
+if [[ "$*" == *" pull "* ]]; then exit "${A4_TEST_PULL:-0}"; fi
 if [[ "$1" == clone ]]; then
     mkdir -p "${!#}/.git"
     if [[ "$*" == *Pai-Megatron-Patch* ]]; then cp -r "$A4_ROOT/scripts/." "${!#}"; fi
@@ -63,6 +64,7 @@ fi
     "tar": "true",
     "pip": 'exit "${A4_TEST_PIP:-0}"',
     "huggingface-cli": 'echo weights >"$4/config.json"; exit "${A4_TEST_HUB:-0}"',
+    "hf": 'echo weights >"$4/config.json"',
     "modelscope": 'echo weights >"$5/config.json"; exit "${A4_TEST_HUB:-0}"',
     "accelerate": "true",
     "megatron": 'exit "${A4_TEST_CODE:-0}"',

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from console.models.launch import Value
     from tests.launchers.conftest import Launch
 
+IN_CODE = ["-c", "safe.directory=*", "-C", "/mnt/Pai-Megatron-Patch"]
 ENVIRONMENT = ["environment done"]
 PRETRAIN = ["clone done", "download done", "sync done", "convert done", "train done"]
 SFT = ["clone done", "download done", "build-data done", "sync done", "convert done", "train done"]
@@ -349,5 +350,44 @@ def test_settings_outside_the_27_arguments(launch: Launch) -> None:
 def test_a_pinned_revision_is_checked_out(launch: Launch) -> None:
     pod = launch("qwen3-download", recipe={"code": {"revision": "v1.2"}})
     assert pod.run("qwen3-download.sh")[0] == 0
-    assert ["-C", "/mnt/Pai-Megatron-Patch", "checkout", "v1.2"] in pod.calls("git")
-    assert ["-C", "/mnt/Pai-Megatron-Patch", "submodule", "update", "--init", "--recursive"] in pod.calls("git")
+    assert [*IN_CODE, "checkout", "v1.2"] in pod.calls("git")
+    assert [*IN_CODE, "submodule", "update", "--init", "--recursive"] in pod.calls("git")
+
+
+def test_code_that_cannot_be_updated_stays_as_it_is(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    assert pod.run("qwen3-download.sh")[0] == 0
+    pod.environment["A4_TEST_PULL"] = "1"
+    code, lines = pod.run("qwen3-download.sh")
+    assert code == 0
+    assert [*IN_CODE, "pull", "--ff-only"] in pod.calls("git")
+    assert "git pull failed: the code stays as it is" in lines
+
+
+def test_code_that_is_no_clone_is_used_as_it_is(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    (pod.root / "mnt/Pai-Megatron-Patch/examples").mkdir(parents=True)
+    code, lines = pod.run("qwen3-download.sh")
+    assert code == 0
+    assert "/mnt/Pai-Megatron-Patch is there, though not from git: it is used as it is" in lines
+    assert pod.calls("git") == []
+    pod.environment["A4_CODE_REVISION"] = "v1.2"
+    code, lines = pod.run("qwen3-download.sh")
+    assert code == 1
+    assert any("revision v1.2 cannot be had of it" in line for line in lines)
+
+
+def test_a_newer_client_of_the_hub_will_do(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    (pod.root / "bin/huggingface-cli").unlink()
+    assert pod.run("qwen3-download.sh")[0] == 0
+    assert pod.calls("hf") == [["download", "Qwen/Qwen3-30B-A3B", "--local-dir", "/mnt/qwen-ckpts/Qwen3-30B-A3B"]]
+    assert pod.calls("pip") == []
+
+
+def test_another_model_in_the_same_folder_is_loaded(launch: Launch) -> None:
+    pod = launch("qwen3-download")
+    assert pod.run("qwen3-download.sh")[0] == 0
+    pod.environment["A4_MODEL_ID"] = "Qwen/Qwen3-4B"
+    assert pod.run("qwen3-download.sh")[0] == 0
+    assert [call[1] for call in pod.calls("huggingface-cli")] == ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-4B"]

@@ -6,6 +6,8 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
+from tests.launchers.sandbox import RECORDING
+
 if TYPE_CHECKING:
     from tests.launchers.sandbox import Sandbox
 
@@ -93,6 +95,49 @@ def test_a_machine_without_a_place_comes_last(pod: Sandbox) -> None:
     assert code == 0
     assert f"{FIRST} does not tell where its machine is" in lines
     assert pod.text("etc/job-worker-services.txt").splitlines() == [f"{SECOND} slots=8", f"{FIRST} slots=8"]
+
+
+def test_a_definite_answer_about_the_place_is_not_asked_for_again(pod: Sandbox) -> None:
+    """The metadata server has no such attribute (22), or the image no curl (127): waiting changes nothing."""
+    place(pod, 1, "/block-a/sub-1/host-2")
+    for answer, asked in (("22", 1), ("127", 1), ("28", 2)):
+        before = len(asked_for_place(pod))
+        pod.environment["A4_TEST_PLACE"] = answer
+        assert pod.run("prepare.sh")[0] == 0
+        assert len(asked_for_place(pod)) - before == asked
+
+
+def asked_for_place(pod: Sandbox) -> list[list[str]]:
+    return [call for call in pod.calls("ssh") if "physical_host" in call[-1] and FIRST in call]
+
+
+def test_missing_gpus_are_said(pod: Sandbox) -> None:
+    pod.nodes = 1
+    pod.environment["GPUS_PER_NODE"] = "16"
+    _, lines = pod.run("prepare.sh")
+    assert "8 GPUs, 16 asked for" in lines
+    assert any("some GPUs of this pod are missing" in line for line in lines)
+
+
+def test_libraries_that_ldconfig_does_not_take_are_still_found(pod: Sandbox) -> None:
+    pod.install_gib("")
+    pod.program(pod.root / "bin/ldconfig", "#!/bin/bash\nexit 1\n")
+    pod.environment["NCCL_PLUGIN_PATH"] = "/usr/local/gib/lib64"
+    code, lines = pod.run("prepare.sh")
+    assert code == 0
+    assert "ldconfig did not take /usr/local/gib/lib64: LD_LIBRARY_PATH has it" in lines
+    assert 'LD_LIBRARY_PATH="/usr/local/gib/lib64"' in pod.text("tmp/export_init_env.sh")
+
+
+def test_lspci_is_installed_where_gib_misses_it(pod: Sandbox) -> None:
+    pod.install_gib("")
+    pod.environment["NCCL_PLUGIN_PATH"] = "/usr/local/gib/lib64"
+    for program in ("timeout", "apt-get"):
+        pod.program(pod.root / "bin" / program, RECORDING.format(name=program, body="exit 100"))
+    code, lines = pod.run("prepare.sh")
+    assert code == 0, "no way to a package archive is no reason to fail"
+    assert "pciutils could not be installed: gIB does without" in lines
+    assert pod.calls("timeout") == [["60", "apt-get", "update", "-qq"]]
 
 
 def test_small_pods_get_as_many_slots_as_gpus(pod: Sandbox) -> None:

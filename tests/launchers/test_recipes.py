@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,6 +172,45 @@ def test_nccl_in_one_pod_takes_all_its_gpus(launch: Launch) -> None:
     assert pod.run("nccl-one-pod.sh")[0] == 0
     assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1M", "-i", "1", "-g", "8"]]
     assert pod.calls("mpirun") == []
+
+
+def test_nccl_in_one_pod_goes_through_sizes_by_the_factor(launch: Launch) -> None:
+    """The document's step of one byte is for one size."""
+    pod = launch("nccl-one-pod", gpus=4, recipe={"nccl": {"begin": "1M", "end": "1G", "factor": 4}})
+    recording = RECORDING.format(name="all_reduce_perf", body="true")
+    pod.program(pod.root / "third_party/nccl-tests/build/all_reduce_perf", recording)
+    assert pod.run("nccl-one-pod.sh")[0] == 0
+    assert pod.calls("all_reduce_perf") == [["-b", "1M", "-e", "1G", "-f", "4", "-g", "4"]]
+
+
+LACKING = {
+    "mpirun": "connectivity", "torchrun": "ddp-smoke", "git": "qwen3-download", "wget": "qwen3-eval",
+    "accelerate": "qwen3-eval", "megatron": "swift-dpo", "swift": "swift-export", "pip": "qwen3-30b-pretrain",
+    "ssh": "interactive", "ssh-keygen": "interactive", "sshd": "interactive",
+}  # fmt: skip
+"""Program -> a recipe that needs it."""
+
+
+@pytest.mark.parametrize("program", LACKING)
+def test_a_program_that_the_image_lacks_is_named(launch: Launch, program: str) -> None:
+    pod = launch(LACKING[program], gpus=8 if LACKING[program] != "qwen3-download" else 0)
+    (pod.root / "bin" / program).unlink()
+    pod.environment["SLEEP_INFINITY"] = "false"
+    code, lines = pod.run("run.sh")
+    assert code == 1
+    assert [line for line in lines if line.startswith(f"this image has no {program}")]
+    assert any(line.endswith("failed with exit code 1") for line in lines)
+
+
+def test_a_script_that_names_its_interpreter_is_run_by_it(launch: Launch) -> None:
+    pod = launch("own-script", gpus=8)
+    own = pod.root / "a4/launchers"
+    own.mkdir(parents=True)
+    pod.program(own / "own-script-main", f"#!{sys.executable}\nimport sys\nprint('python', *sys.argv[1:])\n")
+    pod.environment["A4_OWN_FOLDER"] = str(own)
+    code, lines = pod.run("own-script.sh", "--steps", "100")
+    assert code == 0
+    assert "python --steps 100" in lines
 
 
 OWN = """#!/bin/bash

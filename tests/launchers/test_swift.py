@@ -82,6 +82,17 @@ def test_megatron_lm_is_cloned_once(launch: Launch) -> None:
     ]
 
 
+def test_a_folder_that_is_no_megatron_lm_is_not_taken_for_one(launch: Launch) -> None:
+    pod = launch("swift-dpo")
+    (pod.root / "mnt/Megatron-LM/notes").mkdir(parents=True)
+    code, lines = pod.run("swift-dpo.sh")
+    assert code == 1
+    assert lines[-1] == "/mnt/Megatron-LM is there and is no Megatron-LM: name another folder, or move it away"
+    (pod.root / "mnt/Megatron-LM/megatron").mkdir()
+    assert pod.run("swift-dpo.sh")[0] == 0
+    assert pod.calls("git") == []
+
+
 @pytest.mark.parametrize(("version", "packs"), [("3.7.1", False), ("3.8.0", True), ("3.10.3", True)])
 def test_packing_is_left_out_where_it_cannot_be(launch: Launch, version: str, packs: bool) -> None:
     pod = launch("swift-dpo", image="registry.example/swift:1", recipe={"swift": {"version": version}})
