@@ -100,11 +100,23 @@ start_sshd() {
         exit 1
     fi
     sshd="$(command -v sshd)" # sshd runs itself again and must be called by its whole path
+    # Images have an sshd_config of their own, or none, with ports and rules that are not ours.
     # mpirun looks for its own programs on the other pods: they get this pod's paths.
-    "$sshd" -p "$port" -h "$root/etc/ssh/a4_host_key" \
-        -o "AuthorizedKeysFile=$root/root/.ssh/authorized_keys" -o PasswordAuthentication=no \
-        -o PermitRootLogin=prohibit-password -o UsePAM=no -o "PidFile=$root/run/sshd/a4.pid" \
-        -o "SetEnv=PATH=$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-/usr/lib}"
+    cat >"$root/etc/ssh/a4_sshd_config" <<CONFIG
+Port $port
+HostKey $root/etc/ssh/a4_host_key
+AuthorizedKeysFile $root/root/.ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+PidFile $root/run/sshd/a4.pid
+MaxStartups 256
+MaxSessions 256
+Subsystem sftp internal-sftp
+SetEnv PATH=$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-/usr/lib}
+CONFIG
+    "$sshd" -f "$root/etc/ssh/a4_sshd_config"
     echo "sshd listens on port $port"
 }
 
