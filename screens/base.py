@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from console.session import Session
     from console.settings import Settings
     from screens.widgets.column import RowT
+    from screens.widgets.launch_wish import LaunchWish
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"
@@ -70,6 +71,8 @@ class LiveApp(OrderedApp):
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
         """The job launched last, until the list of jobs has put its cursor there."""
+        self.launch_wish: LaunchWish | None = None
+        """What the form of the launch screen is to begin from, until it has taken it."""
         self._job_inks: dict[str, str] | None = None
 
     @property
@@ -119,6 +122,11 @@ class LiveApp(OrderedApp):
     def open_page(self, page: str, *about: str) -> None:
         """Open a page by name ("pod", "node", "job", …) about an object; the app knows which screen that is."""
         raise NotImplementedError(page)
+
+    def open_launch(self, wish: LaunchWish) -> None:
+        """Open the launch screen with these values in its form."""
+        self.launch_wish = wish
+        self.switch_mode("launch")
 
     async def action_reconnect(self) -> None:
         """Close the session and open a new one; what is shown stays until the first new picture."""

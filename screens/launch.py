@@ -1,7 +1,4 @@
-"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off.
-
-Over 300 lines, because judging, rendering and launching are one conversation about one plan.
-"""
+"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
 
 from __future__ import annotations
 
@@ -11,94 +8,100 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from console.errors import ConsoleError
-from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest, Recipe, changed
-from screens import wording
 from screens.base import LiveScreen
-from screens.modals.launch_look import LaunchLook, joined
-from screens.widgets.column import Column
+from screens.launching import begin_from, launch_it, paste_it
+from screens.modals.paste import Paste
 from screens.widgets.form import Form
-from screens.widgets.launch_words import choices_of, free_name, help_words, plan_words, problems_in, recipe_words
-from screens.widgets.notice import Notice
+from screens.widgets.inputs import Pasted
+from screens.widgets.launch_draft import NAME, LaunchDraft
+from screens.widgets.launch_pane import VIEWS, LaunchPane
+from screens.widgets.launch_views import LaunchViews
+from screens.widgets.launch_words import choices_of, fit_words, free_name, help_words, note_words, recipe_words
+from screens.widgets.launch_words import sum_words as words_of_sum
+from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
-from screens.widgets.yaml_text import YamlText
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual import events
     from textual.app import ComposeResult
     from textual.timer import Timer
 
     from console.models.fleet import Fleet
+    from console.models.launch import FieldProblem, LaunchPlan, Recipe
+    from console.models.offer import Offer
     from screens.widgets.listing import RowKey
 
 SETTLE = 0.25
-"""Seconds without a key after which the manifests are rendered anew."""
-
-
-LOOK = 0.25
-"""Seconds the cursor rests on a recipe before its form is made: going down the list is as fast as any list."""
-
-
-class RecipeTable(ResourceTable[Recipe]):
-    """What can be launched."""
-
-    NOUN = "recipe"
-    EMPTY = Notice("No recipes.", "The chart lists them.")
-    COLUMNS: ClassVar = (
-        Column("RECIPE", lambda recipe: recipe.title, least=12, fill=True),
-        Column("", lambda recipe: Run(recipe.code, "dim"), width=3),
-    )
+"""Seconds without a key after which the views of a launch are made anew."""
+LOOK = 0.12
+"""Seconds the cursor rests on a recipe before its form is shown: going down the list is as fast as any list."""
+RELIST = 30.0
+"""Seconds after which claims, Secrets and such are listed again while a form is open."""
 
 
 class LaunchScreen(LiveScreen):
-    """Recipes left, the form beside them, the manifests beside that where there is room."""
+    """Recipes left, the form beside them, views of what it makes beside that where there is room."""
 
     CSS_PATH = "launch.tcss"
     KINDS = ("localqueues", "clusterqueues", "jobsets")
     CHANGES_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "launch", "Launch", id="launch.launch", tooltip="Check with the server, look once, launch"),
-        Binding("ctrl+t", "advanced", "More fields", id="launch.advanced", tooltip="Show or hide the advanced fields"),
-        Binding("ctrl+o", "preview", "Preview", id="launch.preview", tooltip="Show or hide the rendered manifests"),
-    ]
+        Binding("ctrl+t", "advanced", "All fields", id="launch.advanced", tooltip="Show or hide the advanced fields"),
+        Binding("ctrl+o", "views", "Views", id="launch.views",
+                tooltip="Show what will be created; again: its YAML, what differs, the helm command, nothing"),
+        *(Binding(key, f"view('{view}')", title, show=False, id=f"launch.{view}") for view, key, title in VIEWS),
+        Binding("f6,ctrl+v", "paste", "Paste", id="launch.paste",
+                tooltip="A values.yaml or a helm install line fills the form"),
+        Binding("f1", "app.help", "Help", show=False, id="launch.help"),
+    ]  # fmt: skip
 
     recipes = getters.query_one(RecipeTable)
     form = getters.query_one(Form)
     about = getters.query_one("#about", SentenceLine)
+    fit = getters.query_one("#fit", SentenceLine)
+    notes = getters.query_one("#notes", SentenceLine)
     note = getters.query_one("#help", SentenceLine)
     sum_line = getters.query_one("#sum", SentenceLine)
-    preview = getters.query_one(YamlText)
+    pane = getters.query_one(LaunchPane)
 
     def __init__(self) -> None:
         super().__init__()
-        self._recipe: Recipe | None = None
-        self._fields: tuple[Field, ...] = ()
-        self._advanced = False
-        self._texts: dict[str, dict[str, str]] = {}
-        """What was typed, by recipe and path, kept while other recipes are looked at."""
-        self._render_due: Timer | None = None
+        self.draft: LaunchDraft | None = None
+        """What the form shows."""
+        self._drafts: dict[str, LaunchDraft] = {}
+        """By recipe: what was typed is kept while other recipes are looked at."""
+        self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
+        self._judging = False
+        self._views_due: Timer | None = None
         self._form_due: Timer | None = None
-        self._launched: set[str] = set()
+        self._listed: Mapping[str, Offer] = {}
+        self._listed_in = ""
+        self.launched: set[str] = set()
         """Names used from here, which the picture may not show yet."""
-        self._server_says: dict[str, str] = {}
-        """What the API server refused at the last launch, by path, until something is typed."""
 
     def body(self) -> ComposeResult:
-        """Recipes, form, manifests."""
+        """Recipes, form, views."""
         with Horizontal():
             yield RecipeTable()
             with Vertical(id="middle"):
                 yield SentenceLine(id="about")
+                yield SentenceLine(id="fit")
+                yield SentenceLine(id="notes")
                 yield Form()
                 yield SentenceLine(id="help")
                 yield SentenceLine(id="sum")
-            yield YamlText(id="manifests")
+            yield LaunchPane(id="pane")
 
     def on_mount(self) -> None:
         """The recipes have the keys first."""
+        self.views = LaunchViews(self, self.pane)
         self.recipes.focus()
+        self.set_interval(RELIST, self._relist)
 
     def show_fleet(self, fleet: Fleet) -> None:
         """What the cluster offers may have changed; what was typed stays."""
@@ -109,99 +112,121 @@ class LaunchScreen(LiveScreen):
                 found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
-        self.form.offer(choices_of(fleet, self.session.namespace))
-        self._tell_sum()
+        if self.session.namespace != self._listed_in:
+            self._relist()
+        self._offer()
+        self._tell_fit()
+        self._take_wish()
+
+    # what there is to choose from
+
+    def _offer(self) -> None:
+        self.form.offer({**choices_of(self.app.fleet, self.session.namespace), **self._listed})
+
+    @work(group="choices", exclusive=True)
+    async def _relist(self) -> None:
+        """Lists what no watch brings: claims, Secrets, service accounts, priority classes, images used before."""
+        if not (self.app.connected and self.is_current):
+            return
+        self._listed_in = self.session.namespace
+        self._listed = await self.session.choices()
+        self._offer()
 
     # the form
 
     @on(ResourceTable.Highlighted, "RecipeTable")
-    async def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
-        """The first recipe's form is made at once, another's when the cursor rests on it."""
+    def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
+        """The first recipe's form is shown at once, another's when the cursor rests on it."""
         event.stop()
         if self._form_due is not None:
             self._form_due.stop()
-        if self._recipe is None:
-            await self.take_recipe()
+        if self.draft is None:
+            self.take_recipe()
         else:
             self._form_due = self.set_timer(LOOK, self.take_recipe)
 
-    async def take_recipe(self) -> None:
-        """The form of the recipe under the cursor, now; what was typed for the one before is kept."""
+    def take_recipe(self) -> None:
+        """The form of the recipe under the cursor, now."""
         if self._form_due is not None:
             self._form_due.stop()
         recipe = self.recipes.row
-        if recipe is None or recipe is self._recipe:
-            return
-        self._keep_texts()
-        self._recipe = recipe
-        self._server_says = {}
-        self._fields = self.session.fields(recipe.id)
-        if recipe.id not in self._texts:
-            self._texts[recipe.id] = self._first_texts(recipe)
-        self.about.runs = (*self._read_only_words(), *recipe_words(recipe))
-        await self._show_form()
-        if self.focused is None:  # the keys were in the form that is gone
-            self.form.go("name")
+        if recipe is not None and self.app.connected and (self.draft is None or recipe != self.draft.recipe):
+            self.show_draft(self.draft_of(recipe))
+
+    def draft_of(self, recipe: Recipe) -> LaunchDraft:
+        """What was typed for that recipe so far: at first a free name, and the queue with most room."""
+        if recipe.id not in self._drafts:
+            draft = self._drafts[recipe.id] = LaunchDraft(
+                recipe, self.session.fields(recipe.id), self.suggest(recipe.id)
+            )
+            queues = choices_of(self.app.fleet, self.session.namespace)["localqueues"].names
+            draft.begin({"localqueues": queues[0]} if queues else {})
+        return self._drafts[recipe.id]
+
+    def show_draft(self, draft: LaunchDraft) -> None:
+        """That one in the form and in the views."""
+        self.draft = draft
+        self.about.runs = (*self._read_only_words(), *recipe_words(draft.recipe))
+        self.form.show(draft.model)
+        self._offer()
+        self.judge()
+        self.views.begin()
 
     def _read_only_words(self) -> tuple[Run, ...]:
         words = Run("Read-only: nothing can be launched from here. ", "waits")
         return (words,) if self.app.settings.read_only else ()
 
-    def _first_texts(self, recipe: Recipe) -> dict[str, str]:
-        """A free name, and the queue with most room: what nearly everybody would type."""
-        texts = {"name": self._suggest(recipe)}
-        for field in self._fields:
-            choices = choices_of(self.app.fleet, self.session.namespace).get(field.choices_from, ())
-            if field.choices_from == "localqueues" and choices and not field.default:
-                texts[field.path] = choices[0]
-        return texts
+    def suggest(self, recipe: str, wanted: str = "") -> str:
+        """A name that is free."""
+        wanted = wanted or self.session.suggest_name(recipe)
+        return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
 
-    def _suggest(self, recipe: Recipe) -> str:
-        wanted = self.session.suggest_name(recipe.id)
-        return free_name(wanted, self.app.fleet, self.session.namespace, self._launched)
+    # what is typed
 
-    def _keep_texts(self) -> None:
-        if self._recipe is not None:
-            self._texts[self._recipe.id] = {**self._texts.get(self._recipe.id, {}), **self.form.texts}
-
-    async def _show_form(self) -> None:
-        assert self._recipe is not None
-        texts = self._texts[self._recipe.id]
-        group = self._fields[0].group if self._fields else ""
-        told = "Name of the Helm release and of its JobSet."
-        name = Field("name", "Name", told, FieldKind.TEXT, texts["name"], group=group, required=True)
-        shown = [field for field in self._fields if self._advanced or not field.advanced]
-        await self.form.show([name, *shown], texts)
-        self.form.offer(choices_of(self.app.fleet, self.session.namespace))
-        self._judge()
-
-    def _plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
+    def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
         """The plan as it is typed, and everything that is wrong with it."""
-        if self._recipe is None:
+        if self.draft is None or not self.app.connected:
             return None
-        texts = {**self._texts[self._recipe.id], **self.form.texts}
-        values, unread = changed(self._fields, texts)
-        plan = LaunchPlan(self._recipe.id, texts.get("name", "").strip(), self.session.namespace, values)
-        return plan, (*unread, *self.session.problems(plan))
-
-    def _judge(self) -> None:
-        planned = self._plan()
-        if planned is None:
-            return
-        _, problems = planned
-        found = {problem.path: problem.message for problem in reversed(problems)}
-        self.form.show_problems({**self._server_says, **found})
-        self._tell_sum()
-        if self._render_due is not None:
-            self._render_due.stop()
-        self._render_due = self.set_timer(SETTLE, self._draw_preview)
+        self.form.take()
+        plan, unread = self.draft.plan(self.session.namespace)
+        if self._planned is None or self._planned[0] != plan or unread:
+            self._planned = plan, (*unread, *self.session.problems(plan))
+        return self._planned
 
     @on(Form.Changed)
     def take_typing(self, event: Form.Changed) -> None:
-        """Every key is judged at once; the manifests follow when the keys rest."""
+        """A key is painted first and judged then; the views follow when the keys rest."""
         event.stop()
-        self._server_says = {}
-        self._judge()
+        if self.draft is not None:
+            self.draft.server_says = {}
+        if not self._judging:
+            self._judging = True
+            self.call_after_refresh(self.judge)
+
+    def judge(self) -> None:
+        """Says what is wrong with what is typed, whether it fits, and what it comes to."""
+        self._judging = False
+        planned = self.plan()
+        if planned is None or self.draft is None:
+            return
+        plan, problems = planned
+        found = {problem.path: problem.message for problem in reversed(problems)}
+        self.form.show_problems({**self.draft.server_says, **found})
+        self.notes.runs = tuple(note_words(() if problems else self.session.notes(plan)))
+        self.notes.display = bool(self.notes.runs)
+        self._tell_fit()
+        if self._views_due is not None:
+            self._views_due.stop()
+        self._views_due = self.set_timer(SETTLE, self.views.draw)
+
+    def _tell_fit(self) -> None:
+        planned = self.plan()
+        if planned is None or self.draft is None:
+            return
+        plan, problems = planned
+        self.sum_line.runs = tuple(words_of_sum(plan, self.draft, problems))
+        unread = any(problem.path in {"gpus", "queue"} for problem in problems)
+        self.fit.runs = () if unread else tuple(fit_words(self.app.fleet, self.session.drafting.ask(plan)))
 
     @on(Form.Entered)
     def tell_field(self, event: Form.Entered) -> None:
@@ -210,126 +235,117 @@ class LaunchScreen(LiveScreen):
         self.note.runs = tuple(help_words(event.field, event.problem))
 
     @on(ResourceTable.Opened, "RecipeTable")
-    async def enter_form(self, event: ResourceTable.Opened) -> None:
+    def enter_form(self, event: ResourceTable.Opened) -> None:
         """Enter on a recipe goes into its form."""
         event.stop()
-        await self.take_recipe()
-        self.form.go("name")
+        self.take_recipe()
+        self.form.go(NAME)
 
-    def _tell_sum(self) -> None:
-        planned = self._plan() if self.app.connected else None
-        if planned is not None:
-            plan, problems = planned
-            self.sum_line.runs = tuple(plan_words(plan, self._fields, problems, self.app.fleet))
-
-    async def action_advanced(self) -> None:
+    def action_advanced(self) -> None:
         """Shows or hides the advanced fields; what was typed stays."""
-        await self.take_recipe()
-        self._advanced = not self._advanced
-        if self._recipe is not None:
-            self._keep_texts()
-            await self._show_form()
-            self.form.go("name")
+        self.take_recipe()
+        self.form.set_advanced(not self.form.model.advanced)
 
-    # the manifests
+    # the views
 
-    async def action_preview(self) -> None:
-        """Shows or hides the manifests."""
-        await self.take_recipe()
-        self.toggle_class("-preview")
-        if self.has_class("-narrow"):
-            (self.preview if self.has_class("-preview") else self.recipes).focus()
-        self._draw_preview()
+    def action_views(self) -> None:
+        """In sight, then one after the other, then away."""
+        self.take_recipe()
+        self.views.turn()
 
-    @work(group="render", exclusive=True)
-    async def _draw_preview(self) -> None:
-        planned = self._plan() if self.preview.display else None
-        if planned is None:
+    def action_view(self, view: str) -> None:
+        """One of them, with the keys."""
+        self.take_recipe()
+        self.views.open(view)
+
+    @on(LaunchPane.Typed)
+    def take_yaml(self, event: LaunchPane.Typed) -> None:
+        """What is typed as YAML goes into the form."""
+        event.stop()
+        self.views.read_yaml(event.text)
+
+    # from a text, or from another screen
+
+    @on(Pasted)
+    def take_paste(self, event: Pasted) -> None:
+        """A values.yaml or a helm line, pasted where a value goes."""
+        event.stop()
+        self._paste(event.text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """As above, while the list of recipes has the keys."""
+        if self.focused is self.recipes:
+            event.stop()
+            self._paste(event.text)
+
+    @work(group="actions")
+    async def _paste(self, text: str | None = None) -> None:
+        self.take_recipe()
+        text = text if text is not None else await self.app.push_screen_wait(Paste())
+        with self.report_errors("The text could not be read"):
+            await paste_it(self, text or "")
+
+    def action_paste(self) -> None:
+        """Asks for the text."""
+        self._paste()
+
+    def pick_recipe(self, recipe: str) -> LaunchDraft | None:
+        """That recipe's form, with the cursor of the list on it; None if there is no such recipe."""
+        found = self.recipes.listing.rows.get((recipe,))
+        if found is None:
+            return None
+        self.recipes.move_to((recipe,))
+        draft = self.draft_of(found)
+        if draft is not self.draft:
+            self.show_draft(draft)
+        return draft
+
+    def _take_wish(self) -> None:
+        """What another screen asked for, once there are recipes."""
+        wish = self.app.launch_wish
+        if wish is None or not self.recipes.listing.rows:
             return
-        plan, problems = planned
-        if problems:
-            self.preview.show("# Not rendered: " + wording.sentence(problems[0].message))
-            return
-        try:
-            self.preview.show(joined(await self.session.render(plan)))
-        except ConsoleError as error:
-            self.preview.show(f"# {wording.sentence(str(error))}")
+        self.app.launch_wish = None
+        begin_from(self, wish)
 
     # off
 
-    async def action_launch(self) -> None:
+    def action_launch(self) -> None:
         """Checks with the server, shows what will be created, launches."""
-        await self.take_recipe()
-        planned = self._plan() if self.app.connected else None
-        if planned is None:
+        self.take_recipe()
+        planned = self.plan()
+        if planned is None or self.draft is None:
             return
         plan, problems = planned
-        if problems:
+        if self.views.remarks:
+            self.notify(str(self.views.remarks[0]), title="Not yet: the YAML", severity="warning", markup=False)
+            self.action_view("yaml")
+        elif problems:
             self.notify(problems[0].message, title="Not yet", severity="warning", markup=False)
-            self._go_to(problems[0].path)
-            return
-        self._launch(plan)
-
-    @work(group="form", exclusive=True)
-    async def _go_to(self, path: str) -> None:
-        """Gives the keys to that field, which may be an advanced one that is not shown yet."""
-        if not self.form.field_of(path) and any(path.startswith(field.path) for field in self._fields):
-            self._advanced = True
-            self._keep_texts()
-            await self._show_form()
-        self.form.go(path)
+            self.form.go(problems[0].path)
+        else:
+            self._launch(self.draft, plan)
 
     @work(group="actions", exclusive=True)
-    async def _launch(self, plan: LaunchPlan) -> None:
-        self.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
-        try:
-            manifests = await self.session.render(plan)
-            await self.session.check(plan)
-            if not await self._agreed(plan, manifests):
-                return
-            self.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
-            job = await self.session.launch(plan)
-        except ConsoleError as error:
-            self._refused(plan, error)
-            return
-        finally:
-            self._tell_sum()
-        self._launched.add(job)
-        self.notify(f"{job} is launched.", title=plan.name, markup=False)
-        if self._recipe is not None:
-            self._texts[self._recipe.id] = {**self._texts[self._recipe.id], "name": self._suggest(self._recipe)}
-            await self._show_form()
-        self.app.launched = plan.namespace, job
-        await self.app.switch_mode("jobs")
-        self.app.open_page("job", plan.namespace, job, "nccl" if plan.recipe.startswith("nccl") else "ranks")
+    async def _launch(self, draft: LaunchDraft, plan: LaunchPlan) -> None:
+        await launch_it(self, draft, plan)
 
-    async def _agreed(self, plan: LaunchPlan, manifests: tuple[Manifest, ...]) -> bool:
-        words = [
-            Run("✓ ", "ok"),
-            Run("The API server accepts it. "),
-            *plan_words(plan, self._fields, (), self.app.fleet),
-        ]
-        kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
-        words += [Run("  Creates: ", "dim"), Run(kinds)]
-        agreed = await self.app.push_screen_wait(LaunchLook(f"Launch {plan.name}?", words, manifests))
-        return agreed is True
-
-    def _refused(self, plan: LaunchPlan, error: ConsoleError) -> None:
-        """What the server says goes to the field it speaks of, else into a toast."""
-        self._server_says = problems_in(str(error), self._fields)
-        self.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
-        if self._server_says:
-            self._judge()
-            self._go_to(next(iter(self._server_says)))
+    # the way back
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """On a narrow screen the recipes make room for the form."""
-        self.set_class(self.form in event.widget.ancestors or event.widget is self.preview, "-typing")
+        self.set_class(event.widget is not self.recipes, "-typing")
+
+    @on(Form.Left)
+    def leave_form(self, event: Form.Left) -> None:
+        """From the form back to the recipes."""
+        event.stop()
+        self.recipes.focus()
 
     def action_back(self) -> None:
-        """From the form back to the recipes."""
-        if self.has_class("-typing"):
-            self.recipes.focus()
+        """From a view to the form; from the recipes as everywhere."""
+        if self.pane.has_focus_within:
+            self.views.leave()
         else:
             super().action_back()
 
@@ -338,4 +354,4 @@ class LaunchScreen(LiveScreen):
         self.set_class(event.size.width >= 170, "-wide")
         self.set_class(event.size.width < 100, "-narrow")
         self.set_class(event.size.height < 30, "-low")
-        self.call_after_refresh(self._draw_preview)
+        self.call_after_refresh(self.views.draw)

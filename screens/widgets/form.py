@@ -5,279 +5,250 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.reactive import reactive
-from textual.strip import Strip
-from textual.widgets import Input, Static
 
-from console.models.launch import Field, FieldKind, spell
-from screens.widgets.ink import Inked
-from screens.widgets.inputs import Choice, Edited, Line, Lines, Toggle
-from screens.wording import Run, sentence
+from console.models.launch import Field, FieldKind
+from screens.widgets.form_choices import ChoiceList
+from screens.widgets.form_cursor import FormCursor
+from screens.widgets.form_lines import FormLines
+from screens.widgets.form_values import PICKED, Row, RowKind
+from screens.widgets.inputs import Edited, Pasted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-GAP = 2
-_SEVERAL_LINES = (FieldKind.MAP, FieldKind.LIST, FieldKind.ROWS, FieldKind.BLOCK)
+    from console.models.offer import Offer
+    from screens.widgets.form_model import FormModel
 
 
-def make_editor(field: Field, choices: Sequence[str]) -> Widget:
-    """The widget in which a value of that kind is typed."""
-    text = spell(field, field.default)
-    example = f"e.g. {field.examples[0]}" if field.examples else ""
-    if field.kind is FieldKind.BOOLEAN:
-        return Toggle(text)
-    if field.kind is FieldKind.CHOICE:
-        return Choice(text, field.choices)
-    if field.kind in _SEVERAL_LINES:
-        return Lines(text, placeholder=example)
-    return Line(text, choices=choices, secret=field.secret, placeholder=example)
-
-
-def brief(field: Field, choices: Sequence[str], changed: bool) -> str:
-    """What stands beside a value that has no error: unit, choices, and the default once it is another."""
-    words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
-    default = spell(field, field.default).replace("\n", " ")
-    if choices:
-        words.append("↑↓ " + ", ".join(choices))
-    elif changed:
-        words.append(f"default {default}" if default else "default: none")
-    elif field.rule and not field.advanced:
-        words.append(field.rule.removeprefix("must be ").partition(", because")[0])
-    return " · ".join(words)
-
-
-class FieldRow(Inked):
-    """One field: its title, its editor, and beside it the unit, the default or what is wrong."""
-
-    DEFAULT_CSS: ClassVar[str] = """
-    FieldRow { height: auto; layout: horizontal;
-        & > Line, & > Choice, & > Toggle, & > Lines { margin-left: 22; width: 34; color: $text-muted; }
-        &.-changed > * { color: $text; text-style: bold; }
-    }
-    """
-
-    problem: reactive[str] = reactive("")
-    changed: reactive[bool] = reactive(False)
-    choices: reactive[tuple[str, ...]] = reactive(())
-
-    def __init__(self, field: Field, choices: Sequence[str] = ()) -> None:
-        super().__init__()
-        self.field = field
-        self.editor = make_editor(field, choices)
-        self.known = spell(field, field.default)
-        """The text last seen, so that only what differs counts as typed."""
-        self.set_reactive(FieldRow.choices, tuple(choices))
-
-    def compose(self) -> ComposeResult:
-        """The editor alone; the words around it are drawn."""
-        yield self.editor
-
-    def watch_choices(self, choices: tuple[str, ...]) -> None:
-        """The cluster offers others now."""
-        if isinstance(self.editor, Line):
-            self.editor.choices = choices
-
-    @property
-    def text(self) -> str:
-        """What is typed."""
-        editor = self.editor
-        assert isinstance(editor, Line | Choice | Toggle | Lines)
-        return editor.typed
-
-    def type(self, text: str) -> None:
-        """Puts text in, as if it was typed."""
-        editor = self.editor
-        assert isinstance(editor, Line | Choice | Toggle | Lines)
-        editor.typed = text
-
-    def watch_changed(self, changed: bool) -> None:
-        """Changed values are bold, defaults grey."""
-        self.set_class(changed, "-changed")
-
-    def render_line(self, y: int) -> Strip:
-        """The words of the first line; the lines of a higher editor have none."""
-        ground = self.rich_style
-        width = self.size.width
-        if y:
-            return Strip.blank(width, ground)
-        left = self.editor.region.x - self.region.x
-        right = self.editor.region.right - self.region.x + GAP
-        runs = self._runs(left, right, width)
-        return Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs]).adjust_cell_length(width, ground)
-
-    def _runs(self, left: int, right: int, width: int) -> list[Run]:
-        mark = Run("✗", "bad") if self.problem else Run("•", "accent") if self.changed else Run(" ")
-        title_ink = "strong" if self.changed or self.editor.has_focus else "dim"
-        title = Run(set_cell_size(f" {self.field.title}", max(0, left - 1)), title_ink)
-        note = sentence(self.problem).removeprefix(self.field.title).lstrip() or brief(
-            self.field, self.choices, self.changed
-        )
-        room = max(0, width - right)
-        if cell_len(note) > room:
-            note = set_cell_size(note, max(0, room - 1)) + "…" if room > 3 else ""
-        return [mark, title, Run(" " * max(0, right - left)), Run(note, "bad" if self.problem else "dim")]
-
-
-class Form(VerticalScroll):
+class Form(FormCursor):
     """Fields in sections; whoever shows it decides what is wrong and what may be chosen."""
 
-    DEFAULT_CSS: ClassVar[str] = """
-    Form { scrollbar-size-vertical: 1;
-        .section { color: $text-muted; height: 1; margin-top: 1; }
-        .section.-first { margin-top: 0; }
-        &.-narrow FieldRow { & > Line, & > Choice, & > Toggle, & > Lines { margin-left: 22; width: 22; } }
-        &.-wide FieldRow { & > Line, & > Choice, & > Toggle, & > Lines { width: 52; } }
-    }
-    """
-
+    DEFAULT_CSS: ClassVar[str] = "Form { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Previous field", show=False, id="form.previous"),
         Binding("down", "step(1)", "Next field", show=False, id="form.next"),
+        Binding("shift+tab", "skip(-1)", "Previous field", show=False, id="form.tab-previous"),
+        Binding("tab", "skip(1)", "Next field", show=False, id="form.tab-next"),
+        Binding("pageup", "section(-1)", "Previous section", show=False, id="form.section-previous"),
+        Binding("pagedown", "section(1)", "Next section", show=False, id="form.section-next"),
+        Binding("enter", "enter", "Choose or go on", show=False, id="form.enter",
+                tooltip="What the cluster has to choose from; another entry of a list; else the next field"),
+        Binding("escape", "leave", "Back", show=False, id="form.leave"),
+        Binding("ctrl+f", "search", "Search", id="form.search", tooltip="Fields by title, path or help"),
         Binding("ctrl+g", "reset", "Default", id="form.reset", tooltip="Put the default back into this field"),
-    ]
+        Binding("ctrl+n", "add", "Add", id="form.add", tooltip="Another entry below this one"),
+        Binding("ctrl+d", "remove", "Remove", id="form.remove", tooltip="Remove this entry"),
+        Binding("ctrl+l", "as_text", "As text", show=False, id="form.text",
+                tooltip="All entries as one text, or one by one again"),
+        Binding("f7", "fold", "Fold", show=False, id="form.fold", tooltip="Fold this section, or open it"),
+        Binding("ctrl+z", "undo", "Undo", show=False, id="form.undo", tooltip="Take back the last change"),
+        Binding("ctrl+y", "redo", "Redo", show=False, id="form.redo", tooltip="Make it again"),
+    ]  # fmt: skip
 
     @dataclass
     class Changed(Message):
-        """Somebody typed into the field of that path."""
+        """Something was typed; `path` is empty when many fields changed at once."""
 
         path: str
         text: str
 
     @dataclass
     class Entered(Message):
-        """The field with the keys is another one now."""
+        """The cursor is on another line now; no field: on the title of a section."""
 
-        field: Field
+        field: Field | None
         problem: str
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._rows: dict[str, FieldRow] = {}
-        self._choices: Mapping[str, Sequence[str]] = {}
+    class Left(Message):
+        """Esc, with nothing in the form left to close."""
 
-    async def show(self, fields: Sequence[Field], texts: Mapping[str, str] | None = None) -> None:
-        """Makes the form anew for these fields; `texts` are values by path that are not the default."""
-        typed = texts or {}
-        self._rows = {field.path: FieldRow(field, self._choices.get(field.choices_from, ())) for field in fields}
-        widgets: list[Widget] = []
-        group = None
-        for field in fields:
-            if field.group != group:
-                group = field.group
-                widgets.append(Static(f"── {group} ", classes="section -first" if not widgets else "section"))
-            widgets.append(self._rows[field.path])
-        async with self.batch():
-            await self.remove_children()
-            await self.mount_all(widgets)
-        for path, text in typed.items():
-            if path in self._rows:
-                self._rows[path].type(text)
-                self._rows[path].changed = text != spell(self._rows[path].field, self._rows[path].field.default)
-
-    def offer(self, choices: Mapping[str, Sequence[str]]) -> None:
-        """What the cluster has to choose from, by the name in `Field.choices_from`."""
-        self._choices = choices
-        for row in self._rows.values():
-            row.choices = tuple(choices.get(row.field.choices_from, ()))
+    # what is shown
 
     @property
     def texts(self) -> dict[str, str]:
-        """What stands in every field, by path."""
-        return {path: row.text for path, row in self._rows.items()}
-
-    def show_problems(self, problems: Mapping[str, str]) -> None:
-        """Puts each sentence at its field, or at the field its path lies in, and takes all others away."""
-        wrong: dict[str, str] = {}
-        for path, sentence_ in problems.items():
-            wrong.setdefault(self.field_of(path), sentence_)
-        for path, row in self._rows.items():
-            row.problem = wrong.get(path, "")
-        self._tell_focused()
-
-    def field_of(self, path: str) -> str:
-        """The path of the field that holds this path; empty if none does."""
-        while path and path not in self._rows:
-            path = path.rpartition(".")[0]
-        return path
+        """What stands in every field, by path, in sight or not."""
+        return dict(self.model.texts)
 
     @property
     def here(self) -> str:
         """The path of the field that has the keys; empty if none has."""
-        return next((path for path, row in self._rows.items() if row.editor.has_focus), "")
+        field = self.page.field
+        return field.path if field is not None and self.page.has_keys else ""
+
+    def show(self, model: FormModel) -> None:
+        """Shows these fields; the keys, if they were in the form, go to the first one."""
+        keys = self.page.has_keys or self.finder.input.has_focus
+        self.finder.close()
+        self.page.show(model)
+        if keys:
+            self.resume()
+
+    def offer(self, offers: Mapping[str, Offer]) -> None:
+        """What the cluster has to choose from, by the name in `Field.choices_from`."""
+        self.page.offered(offers)
+
+    def show_problems(self, problems: Mapping[str, str]) -> None:
+        """Puts each sentence at its field, or at the field its path lies in, and takes all others away."""
+        model = self.model
+        wrong: dict[str, str] = {}
+        for path, sentence in problems.items():
+            wrong.setdefault(model.owner(path), sentence)
+        wrong.pop("", None)
+        if wrong == model.problems:
+            return
+        model.problems = wrong
+        hidden = bool(wrong.keys() - set(model.shown())) and not model.wanted
+        if hidden:
+            model.lay_out(self.here)
+        self.page.redraw(moved=hidden)
+        self.tell()
 
     def problem_of(self, path: str) -> str:
         """What is wrong with that field; empty if nothing is."""
-        row = self._rows.get(path)
-        return row.problem if row is not None else ""
+        return self.page.model.problems.get(path, "")
+
+    def put_texts(self, texts: Mapping[str, str]) -> bool:
+        """Types all that in one step that can be taken back; whether anything is different."""
+        changed = self.model.put_all(texts)
+        if changed:
+            self.settle(self.here)
+            self.changed()
+        return changed
 
     def go(self, path: str) -> None:
-        """Gives the keys to that field."""
-        row = self._rows.get(self.field_of(path))
+        """Gives the keys to the field that holds that path, whether it is in sight or not."""
+        model = self.model
+        owner = model.owner(path)
+        if owner and owner not in model.shown():
+            model.reveal(owner)
+            self.page.redraw(moved=True)
+        row = model.row_of(owner) if owner else None
         if row is not None:
-            row.editor.focus()
+            self.go_to(row)
 
-    def action_step(self, step: int) -> None:
-        """The field above or below."""
-        paths = list(self._rows)
-        at = next((index for index, path in enumerate(paths) if self._rows[path].editor.has_focus), None)
-        if at is not None:
-            self._rows[paths[(at + step) % len(paths)]].editor.focus()
+    def resume(self) -> None:
+        """Gives the keys to the line that had them last, else to the first field."""
+        row = self.page.row if self.page.row in self.stops else next(iter(self.stops), None)
+        if row is not None:
+            self.go_to(row)
 
-    def action_reset(self) -> None:
-        """The default again, in the field with the keys."""
-        for row in self._rows.values():
-            if row.editor.has_focus:
-                row.type(spell(row.field, row.field.default))
+    def set_advanced(self, advanced: bool) -> None:
+        """Every field in sight, or only those that people change."""
+        self.model.set_advanced(advanced, self.here)
+        self.settle(self.here)
+
+    # typing
+
+    def take(self) -> bool:
+        """What stands in the editor into the model."""
+        field = self.page.field
+        if not self.page.take() or field is None:
+            return False
+        self.post_message(self.Changed(field.path, self.page.model.texts[field.path]))
+        return True
 
     @on(Edited)
     def take_edit(self, event: Edited) -> None:
-        """Says which field was typed into, once its mark is right."""
+        """A key was pressed in an editor."""
         event.stop()
-        row = event.editor.parent
-        if isinstance(row, FieldRow) and event.text != row.known:
-            row.known = event.text
-            row.changed = event.text != spell(row.field, row.field.default)
-            self.post_message(self.Changed(row.field.path, event.text))
+        row, field = self.page.row, self.page.field
+        if not self.take() or row is None or field is None:
+            return
+        self.page.redraw()
+        if self.page.offer is not None and field.kind not in PICKED and row.kind is not RowKind.TEXT:
+            self.open_choices(narrow=True)
 
-    @on(Input.Submitted)
-    def go_on(self, event: Input.Submitted) -> None:
-        """Enter goes to the next field, as a form does."""
+    @on(Pasted)
+    def take_paste(self, event: Pasted) -> None:
+        """Several lines pasted into a list or map are its entries; all else is for whoever shows the form."""
+        row = self.page.row
+        lines = [text.strip() for text in event.text.strip().splitlines() if text.strip()]
+        if row is None or row.kind is not RowKind.ENTRY or not self._are_entries(row, lines):
+            return
         event.stop()
-        self.action_step(1)
+        self.settle(to=self.model.add_entries(row, lines))
+        self.changed(row.path)
+
+    def _are_entries(self, row: Row, lines: list[str]) -> bool:
+        if any(text.startswith("helm ") or text.endswith(("\\", ":")) or ": " in text for text in lines):
+            return False
+        return self.page.model.by_path[row.path].kind is FieldKind.LIST or all("=" in text for text in lines)
+
+    def changed(self, path: str = "") -> None:
+        """Says that the model holds other texts."""
+        self.post_message(self.Changed(path, self.page.model.texts.get(path, "")))
+        self.tell()
+
+    def tell(self) -> None:
+        """Help follows the cursor; keys for entries work only on entries."""
+        if self.page.row is not None and self.page.has_keys:
+            self.post_message(self.Entered(self.page.field, self.problem_of(self.page.row.path)))
+            self.refresh_bindings()
+
+    def action_reset(self) -> None:
+        """The default again, in the field with the cursor."""
+        field = self.page.field
+        if field is not None and self.model.reset(field.path):
+            self.settle(to=self.page.model.row_of(field.path))
+            self.changed(field.path)
+
+    def action_undo(self) -> None:
+        """Takes back the last change."""
+        self._turn_back(self.model.undo())
+
+    def action_redo(self) -> None:
+        """Makes it again."""
+        self._turn_back(self.model.redo())
+
+    def _turn_back(self, path: str | None) -> None:
+        if path is None:
+            return
+        self.settle(path)
+        self.changed()
+
+    def action_leave(self) -> None:
+        """Closes the list of choices, then the search; then it is for whoever shows the form."""
+        if self.page.choices.is_open:
+            self.page.close_choices()
+        elif self.page.model.wanted:
+            self.finder.close()
+            self.leave_search(drop=True)
+        else:
+            self.post_message(self.Left())
+
+    # the mouse
+
+    @on(FormLines.Clicked)
+    def take_click(self, event: FormLines.Clicked) -> None:
+        """A click puts the cursor there; on a section it folds or opens it."""
+        event.stop()
+        row = event.row
+        self.take()
+        if row.kind is RowKind.SECTION and not self.page.model.wanted:
+            self.page.model.toggle_section(row.path)
+            self.settle()
+            return
+        target = self.page.model.row_of(row.path) if row.kind is RowKind.TEXT else row
+        if target is None or not target.takes_keys:
+            return
+        self.go_to(target)
+        if row.kind is RowKind.MORE:
+            self.action_enter()
+
+    @on(ChoiceList.Picked)
+    def take_choice(self, event: ChoiceList.Picked) -> None:
+        """A name was clicked."""
+        event.stop()
+        self.choose(event.name)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Help follows the keys."""
-        self._tell_focused()
-        if isinstance(event.widget.parent, FieldRow):
-            event.widget.parent.refresh()
+        """Help for the line that has the keys now."""
+        self.tell()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """A field without the keys is drawn plainer."""
-        if isinstance(event.widget.parent, FieldRow):
-            event.widget.parent.refresh()
-
-    def _tell_focused(self) -> None:
-        for row in self._rows.values():
-            if row.editor.has_focus:
-                self.post_message(self.Entered(row.field, row.problem))
-
-    def on_resize(self, event: events.Resize) -> None:
-        """A narrow form has narrower columns."""
-        self.set_class(event.size.width < 80, "-narrow")
-        self.set_class(event.size.width > 130, "-wide")
-        self.call_after_refresh(self._redraw_rows)
-
-    def _redraw_rows(self) -> None:
-        """A row is drawn around its editor, which has its new width only after the layout."""
-        for row in self._rows.values():
-            row.refresh()
+        """A list of choices belongs to the keys."""
+        self.take()
+        self.page.close_choices()

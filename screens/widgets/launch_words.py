@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.models.forecast import CHECK, Verdict, forecast
 from console.models.launch import Field, FieldProblem, LaunchPlan, Recipe, spell
+from console.models.link import LinkState
+from console.models.offer import Offer, OfferState
+from console.models.placement import level_name
 from console.models.quota import queue_account
-from console.models.room import Fits, room
 from console.models.values import look
 from screens import wording
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from console.models.draft import Draft
     from console.models.fleet import Fleet
+    from console.models.forecast import Ask
     from console.models.queue import LocalQueue
+    from screens.widgets.launch_draft import LaunchDraft
 
 A_NODE = 8
 """GPUs of one machine."""
@@ -31,19 +37,44 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
     return name
 
 
-def choices_of(fleet: Fleet, namespace: str) -> dict[str, tuple[str, ...]]:
-    """What the cluster has to choose from, by the name in `Field.choices_from`; what is most likely wanted first."""
+def choices_of(fleet: Fleet, namespace: str) -> dict[str, Offer]:
+    """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first."""
     doors = [door for (where, _), door in fleet.local_queues.items() if where == namespace]
     doors.sort(key=lambda door: (bool(closed(door, fleet)), -_free(fleet, door.cluster_queue), door.name))
-    nodes = [node for node in fleet.nodes.values() if node.gpus]
-    levels = [level for topology in fleet.topologies.values() for level in topology.levels]
+    nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
+    accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
+    levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
-        "localqueues": tuple(door.name for door in doors),
-        "nodes": tuple(sorted(node.name for node in nodes)),
-        "accelerators": tuple(sorted({node.accelerator for node in nodes if node.accelerator})),
-        "topologylevels": tuple(dict.fromkeys(levels)),
-        "priorityclasses": tuple(sorted({each.priority_class for each in fleet.workloads.values()} - {""})),
+        "localqueues": _offer(fleet, "localqueues", [door.name for door in doors], f"{namespace} has no LocalQueue",
+                              {door.name: _queue_words(door, fleet) for door in doors}),
+        "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
+                        {node.name: node.pool for node in nodes}),
+        "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
+        "topologylevels": _offer(fleet, "topologies", levels, "The cluster has no Topology",
+                                 {level: level_name(level) for level in levels}),
+    }  # fmt: skip
+
+
+def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None) -> Offer:
+    """Names of one kind; why there are none when the kind may not be listed, or there are none."""
+    link = fleet.links.get(kind)
+    states = {
+        LinkState.FORBIDDEN: OfferState.NOT_ALLOWED,
+        LinkState.ABSENT: OfferState.ABSENT,
+        LinkState.STALE: OfferState.FAILED,
     }
+    state = states.get(link.state, OfferState.LISTED) if link is not None else OfferState.LISTED
+    why = "" if names else f"{none}." if state is OfferState.LISTED or link is None else f"{link.why}."
+    return Offer(kind, tuple(names), about or {}, state, why)
+
+
+def _queue_words(door: LocalQueue, fleet: Fleet) -> str:
+    """What stands beside a LocalQueue."""
+    shut = closed(door, fleet)
+    if shut:
+        return shut
+    have = queue_account(fleet, door.cluster_queue)
+    return f"{have.free} of {have.total} GPUs free"
 
 
 def closed(door: LocalQueue, fleet: Fleet) -> str:
@@ -77,18 +108,26 @@ def recipe_words(recipe: Recipe) -> list[Run]:
     ]
 
 
-def help_words(field: Field, problem: str) -> list[Run]:
+def help_words(field: Field | None, problem: str) -> list[Run]:
     """Help for one field: what is wrong with it first."""
+    if field is None:
+        return [Run("⏎ opens the section. ", "dim"), Run("ctrl+t shows the fields of all of them.", "dim")]
     wrong = [Run(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
-    default = spell(field, field.default).replace("\n", ", ")
+    default = "" if field.secret else spell(field, field.default).replace("\n", ", ")
     examples = f" For example {', '.join(field.examples)}." if field.examples else ""
     return [
         *wrong,
         Run(f"{field.title}: ", "strong"),
         Run(wording.sentence(field.description)),
+        Run(f" {_rule(field)}" if field.rule else "", "dim"),
         Run(examples, "dim"),
         Run(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
+        Run(f"  {field.path}" if field.path != "name" else "", "faint"),
     ]
+
+
+def _rule(field: Field) -> str:
+    return f"{field.rule[:1].upper()}{field.rule[1:]}."
 
 
 def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
@@ -97,45 +136,70 @@ def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
     return found if found is not None else next((field.default for field in fields if field.path == path), None)
 
 
-def plan_words(plan: LaunchPlan, fields: Sequence[Field], problems: Sequence[FieldProblem], fleet: Fleet) -> list[Run]:
-    """What would be created and whether there is room for it, or how many fields need a look first."""
+def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Run]:
+    """What would be created."""
+    gpus = value_of(plan, draft.fields, "gpus")
+    words = [Run("JobSet ", "dim"), Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
+    if isinstance(gpus, int):
+        nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
+        words.append(Run(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
+    return words
+
+
+def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Run]:
+    """What would be created, or how many fields need a look first."""
     if problems:
-        titles = {"": "the values as a whole", "name": "Name"} | {field.path: field.title for field in fields}
+        titles = {"": "the values as a whole", "namespace": "Namespace"}
+        titles |= {path: field.title for path, field in draft.model.by_path.items()}
         wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
         return [Run("✗ ", "bad"), Run(f"Needs another value: {', '.join(wrong)}.", "bad")]
-    gpus, queue = value_of(plan, fields, "gpus"), str(value_of(plan, fields, "queue") or "")
-    words = [Run("JobSet ", "dim"), Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
-    if not isinstance(gpus, int):
-        return words
-    nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
-    words.append(Run(f"  {wording.count(gpus, 'GPU')}{nodes}"))
-    door = fleet.local_queues.get((plan.namespace, queue))
-    if door is None:
-        return [*words, Run("  no queue: starts as soon as nodes are free", "waits")]
-    shut = closed(door, fleet)
-    return [*words, Run(f"  {shut}: would wait", "bad")] if shut else [*words, *_room(gpus, door.cluster_queue, fleet)]
+    changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
+    said = f"  {wording.count(changed, 'value')} changed" if changed else "  all values at their defaults"
+    return [*plan_words(plan, draft), Run(said, "dim")]
 
 
-def _room(gpus: int, cluster_queue: str, fleet: Fleet) -> list[Run]:
-    """A check against quota and machines as they are now; Kueue decides."""
-    found = room(fleet, cluster_queue, gpus)
-    have = found.account
-    words, ink = {
-        Fits.NOW: (f"fits now, in one {found.place}" if found.place else "quota fits now", "ok"),
-        Fits.SPREAD: ("fits now, spread over blocks", "ok"),
-        Fits.NO_HOSTS: (f"quota fits, but there is room for only {found.hosts} of its pods: would wait", "waits"),
-        Fits.NO_QUOTA: (f"would wait for {gpus - have.free} more", "waits"),
-        Fits.NEVER: ("more than it can ever give", "bad"),
-    }[found.fits]
-    flavor = f" ({found.flavor})" if found.flavor and found.flavor != cluster_queue else ""
-    return [Run(f"  {have.free} of {have.total} GPUs of {cluster_queue}{flavor} are free: "), Run(words, ink)]
+_LIGHTS = {
+    Verdict.NOW: (Run("● ", "ok"), "Fits now", "ok"),
+    Verdict.SPLIT: (Run("◑ ", "ok"), "Fits, but split", "ok"),
+    Verdict.NO_QUEUE: (Run("○ ", "waits"), "No queue", "waits"),
+    Verdict.WAITS: (Run("◐ ", "waits"), "Waits", "waits"),
+    Verdict.STOPPED: (Run("■ ", "bad"), "Queue stopped", "bad"),
+    Verdict.UNKNOWN: (Run("? ", "dim"), "Not known", "dim"),
+    Verdict.NEVER: (Run("✗ ", "bad"), "Never", "bad"),
+}
 
 
-def problems_in(message: str, fields: Sequence[Field]) -> dict[str, str]:
-    """The sentences of a refusal that begin with a field's title or name its path, by path."""
-    found: dict[str, str] = {}
-    for sentence in message.split(". "):
-        for field in fields:
-            if sentence.startswith(f"{field.title} ") or f"{field.path}:" in sentence or f"/{field.path}" in sentence:
-                found.setdefault(field.path, sentence.rstrip("."))
-    return found
+def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
+    """The fit light: what would happen if it were launched now, with the reason."""
+    found = forecast(fleet, ask)
+    light, word, ink = _LIGHTS[found.verdict]
+    reason = found.sentence
+    if reason.lower().startswith(word.lower()):
+        reason = reason[len(word) :].lstrip(": ")
+        said = [Run(word, ink), Run(f" {reason}.")]
+    else:
+        said = [Run(f"{word}: ", ink), Run(f"{reason}.")]
+    return [light, *said, Run(f" ({CHECK})", "faint")]
+
+
+def note_words(notes: Sequence[str]) -> list[Run]:
+    """What the values come to, as one line."""
+    if not notes:
+        return []
+    return [Run("⚑ ", "accent"), Run(" ".join(wording.sentence(note) for note in notes))]
+
+
+def paste_words(read: Draft, *, taken: int) -> list[list[Run]]:
+    """What came of a paste, a line each."""
+    lines = [[Run("✗ ", "bad"), Run(str(remark))] for remark in read.problems]
+    if read.problems:
+        lines.append([Run("The form is as it was; mend the text and paste it again.", "dim")])
+    if read.left_out:
+        lines.append([Run(f"Not taken ({len(read.left_out)}):", "strong")])
+    lines += [[Run("○ ", "waits"), Run(f"{remark.path}: ", "accent"), Run(remark.message)] for remark in read.left_out]
+    if read.notes:
+        lines.append([Run("Worth knowing:", "strong")])
+    lines += [[Run("⚑ ", "accent"), Run(remark.message)] for remark in read.notes]
+    if taken:
+        lines.append([Run(f"{wording.count(taken, 'field')} changed; ctrl+z in the form takes it back.", "dim")])
+    return lines

@@ -2,12 +2,18 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
 
 from console.models.launch import Field, FieldKind, changed
+from console.models.offer import Offer, OfferState
 from screens.widgets.form import Form
+from screens.widgets.form_lines import FormLines
+from screens.widgets.form_model import FormModel
+from screens.widgets.form_values import RowKind
 from screens.widgets.ink import DARK
 from tests.screens.press import screen_text, until
 from tests.screens.queue_scene import FIELDS
@@ -17,12 +23,17 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
+QUEUES = Offer("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
+
 
 class Host(App[None]):
     """Just the form, and what it says."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,t,1,question_mark,colon,C", "command", "Command")]
+
     def __init__(self) -> None:
         super().__init__()
+        self.commands: list[str] = []
         self.edits: list[tuple[str, str]] = []
         self.entered: list[str] = []
 
@@ -33,11 +44,14 @@ class Host(App[None]):
         self.register_theme(DARK)
         self.theme = DARK.name
 
+    def action_command(self) -> None:
+        self.commands.append("done")
+
     def on_form_changed(self, event: Form.Changed) -> None:
         self.edits.append((event.path, event.text))
 
     def on_form_entered(self, event: Form.Entered) -> None:
-        self.entered.append(event.field.path)
+        self.entered.append(event.field.path if event.field else "")
 
 
 @asynccontextmanager
@@ -45,8 +59,9 @@ async def form_of(*fields: Field, width: int = 110) -> AsyncIterator[tuple[Form,
     app = Host()
     async with app.run_test(size=(width, 30)) as pilot:
         form = app.query_one(Form)
-        form.offer({"localqueues": ("a4", "research")})
-        await form.show(fields or FIELDS)
+        form.offer({"localqueues": QUEUES})
+        form.show(FormModel(fields or FIELDS))
+        form.set_advanced(True)
         await pilot.pause()
         yield form, pilot, app
 
@@ -93,21 +108,158 @@ async def test_a_problem_stands_at_its_field_even_from_deep_inside() -> None:
         await until(pilot, lambda: "✗" not in screen_text(app))  # type: ignore[arg-type]
 
 
-async def test_keys_go_through_fields_and_choices() -> None:
+async def test_arrows_go_through_fields_and_never_change_them() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
-        await pilot.press("down")
-        await until(pilot, lambda: app.entered[-1:] == ["queue"])
-        await pilot.press("down")
-        assert form.texts["queue"] == "a4"
-        await pilot.press("down")
+        before = form.texts
+        await pilot.press(*["down"] * 20, *["up"] * 5)
+        assert form.texts == before
+        assert {"queue", "keepAlive", "topology.request", "env", "hub.token"} <= set(app.entered)
+
+
+async def test_enter_drops_down_what_the_cluster_has() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("queue")
+        await pilot.press("enter")
+        await until(pilot, lambda: "24 of 64 GPUs free" in screen_text(app))  # type: ignore[arg-type]
+        await pilot.press("down", "enter")
         assert form.texts["queue"] == "research"
-        await pilot.press("enter", "space")
+        assert form.here == "keepAlive", "a choice that is made goes on"
+        await pilot.press("up", "enter", "escape")
+        assert form.texts["queue"] == "research"
+        assert form.here == "queue", "Esc closes the list only"
+
+
+async def test_typing_narrows_the_choices() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("queue")
+        await pilot.press("r", "e")
+        await until(pilot, lambda: "▸research" in screen_text(app))  # type: ignore[arg-type]
+        await pilot.press("enter")
+        assert form.texts["queue"] == "research"
+
+
+async def test_nothing_to_choose_from_says_why() -> None:
+    claims = Field("claim", "Claim", "One.", FieldKind.TEXT, "", choices_from="pvcs", group="Storage")
+    async with form_of(claims) as (form, pilot, app):
+        form.offer({"pvcs": Offer("pvcs", state=OfferState.NOT_ALLOWED, why="You may not list claims.")})
+        form.go("claim")
+        await pilot.press("enter")
+        await until(pilot, lambda: "You may not list claims." in screen_text(app))  # type: ignore[arg-type]
+        form.offer({"pvcs": Offer("pvcs", why="There are no claims.")})
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: "There are no claims." in screen_text(app))  # type: ignore[arg-type]
+
+
+async def test_words_and_switches_change_by_keys_and_first_letters() -> None:
+    async with form_of() as (form, pilot, _):
+        form.go("keepAlive")
+        await pilot.press("space")
         assert form.texts["keepAlive"] == "true"
+        await pilot.press("n")
+        assert form.texts["keepAlive"] == "false"
         await pilot.press("down", "right", "right")
         assert form.texts["topology.request"] == "none"
-        await pilot.press("tab", "enter", *"B=2")
-        await until(pilot, lambda: "B=2" in form.texts["env"])
+        await pilot.press("r")
+        assert form.texts["topology.request"] == "required"
+
+
+async def test_entries_are_added_and_removed_by_a_key_each() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("env")
+        await pilot.press("ctrl+n", *"B=2", "enter", *"C=3")
+        assert form.texts["env"] == "A=1\nB=2\nC=3"
+        assert "2 added" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press("up", "ctrl+d")
+        assert form.texts["env"] == "A=1\nC=3"
+        await pilot.press("ctrl+l", "ctrl+home", "enter", "up", *"Z=9")
+        assert form.texts["env"].startswith("Z=9\nA=1"), "and all of them are one text too"
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: form.page.model.row_of("env").kind is RowKind.ENTRY)  # type: ignore[union-attr]
+
+
+async def test_an_empty_entry_is_left_by_enter() -> None:
+    async with form_of() as (form, pilot, _):
+        form.go("env")
+        await pilot.press("enter", "enter")
+        assert form.texts["env"] == "A=1"
+        assert form.here == "hub.token"
+
+
+async def test_several_pasted_lines_are_entries() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("env")
+        app.post_message(events.Paste("B=2\nC=3\n"))
+        await until(pilot, lambda: form.texts["env"] == "A=1\nB=2\nC=3")
+        await pilot.press("ctrl+z")
+        assert form.texts["env"] == "A=1"
+
+
+async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
+    async with form_of() as (form, pilot, _):
+        form.go("gpus")
+        await pilot.press("backspace", "8", "down", "x", "y")
+        await until(pilot, lambda: form.texts["queue"] == "xy")
+        form.put_texts({"gpus": "32"})
+        assert form.texts["queue"] == ""
+        await pilot.press("ctrl+z")
+        assert (form.texts["gpus"], form.texts["queue"]) == ("18", "xy")
+        await pilot.press("ctrl+z")
+        assert (form.texts["gpus"], form.texts["queue"]) == ("18", "")
+        await pilot.press("ctrl+z")
+        assert form.texts["gpus"] == "16"
+        await pilot.press("ctrl+y", "ctrl+y", "ctrl+y")
+        assert (form.texts["gpus"], form.texts["queue"]) == ("32", "")
+
+
+async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("gpus")
+        await pilot.press("ctrl+f", *"topo")
+        await until(pilot, lambda: form.page.model.shown() == ("topology.request",))
+        await pilot.press("enter")
+        assert form.here == "topology.request"
+        await pilot.press("slash")  # here a slash is no letter of a value
+        await until(pilot, lambda: form.finder.input.has_focus)
+        await pilot.press(*["backspace"] * 4, *"secret")
+        await until(pilot, lambda: form.page.model.shown() == ("hub.token",))
+        assert "Mentioned in the help" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press("enter", "escape")
+        assert len(form.page.model.shown()) == len(FIELDS)
+        assert form.here == "hub.token"
+
+
+async def test_sections_fold_and_say_what_is_changed_in_them() -> None:
+    async with form_of() as (form, pilot, app):
+        form.go("gpus")
+        await pilot.press("8", "f7")
+        await until(pilot, lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))  # type: ignore[arg-type]
+        assert "gpus" not in form.page.model.shown()
+        await pilot.press("enter")
+        assert "gpus" in form.page.model.shown()
+
+
+async def test_advanced_fields_are_out_of_sight_until_wanted_changed_or_wrong() -> None:
+    async with form_of() as (form, pilot, app):
+        form.set_advanced(False)
+        assert "env" not in form.page.model.shown()
+        assert "▸ Environment  2 fields" in screen_text(app)  # type: ignore[arg-type]
+        form.show_problems({"hub.token": "Token is wrong."})
+        assert "hub.token" in form.page.model.shown()
+        form.go("env")
+        assert form.here == "env"
+        await pilot.press("x")
+        form.set_advanced(False)
+        assert "env" in form.page.model.shown()
+
+
+async def test_letters_in_a_form_are_never_commands() -> None:
+    async with form_of() as (form, pilot, app):
+        for path in ("gpus", "keepAlive", "topology.request", "env"):
+            form.go(path)
+            await pilot.press("q", "t", "1", "question_mark", "colon", "C")
+        assert form.here == "env"
+        assert app.commands == []
 
 
 async def test_secrets_are_never_on_the_screen() -> None:
@@ -132,4 +284,23 @@ async def test_words_beside_the_editors_follow_a_new_width() -> None:
     async with form_of(width=70) as (_, pilot, app):
         for width in (110, 140, 70, 110):
             await pilot.resize_terminal(width, 30)
-            await until(pilot, lambda: "  ↑↓ a4, research" in screen_text(app))  # type: ignore[arg-type]
+            await until(pilot, lambda: "▾ a4, research" in screen_text(app))  # type: ignore[arg-type]
+
+
+async def test_the_mouse_goes_to_a_field() -> None:
+    async with form_of() as (form, pilot, app):
+        lines = screen_text(app).splitlines()  # type: ignore[arg-type]
+        at = next(number for number, text in enumerate(lines) if "Topology" in text)
+        await pilot.click(FormLines, offset=(5, at))
+        await until(pilot, lambda: form.here == "topology.request")
+
+
+async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None:
+    many = [Field(f"f{number}", f"Field {number}", "One.", FieldKind.TEXT, "x", group="All") for number in range(900)]
+    async with form_of(*many) as (form, pilot, app):
+        form.go("f899")
+        await pilot.press("y")
+        await until(pilot, lambda: form.texts["f899"] == "xy")
+        assert "Field 899" in screen_text(app)  # type: ignore[arg-type]
+        assert "Field 1 " not in screen_text(app)  # type: ignore[arg-type]
+        assert len(app.query("*")) < 40

@@ -1,0 +1,215 @@
+"""What the lines of a form say: titles, values, and the words beside them (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from console.models.launch import Field, FieldKind
+from screens import wording
+from screens.widgets.form_model import MENTIONS, TALLEST
+from screens.widgets.form_values import COLLECTIONS, PICKED, FormValues, Row, RowKind
+from screens.widgets.line import fit
+from screens.wording import Run, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from console.models.offer import Offer
+    from screens.widgets.form_model import FormModel
+
+MASK = "•"
+NONE_LISTED = "▾"
+"""Behind a value for which the cluster has something to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where things stand in a form of that width."""
+
+    width: int
+
+    @property
+    def value(self) -> int:
+        """Where values begin."""
+        return 19 if self.width < 60 else 26 if self.width < 110 else 28
+
+    @property
+    def room(self) -> int:
+        """How wide values are."""
+        left = self.width - self.value
+        return max(8, left - 2) if left < 34 else min(56, max(26, left * 11 // 20))
+
+    @property
+    def note(self) -> int:
+        """Where the words beside values begin."""
+        return self.value + self.room + 2
+
+
+def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Run]:
+    """The chosen one of a few words: all of them if they fit, it marked."""
+    if yes_or_no:
+        return [Run("[✓] yes" if typed == "true" else "[ ] no")]
+    if sum(len(word) + 3 for word in words) > width:
+        return [Run(f"‹ {typed} ›")]
+    return [Run(f"●{word}  ") if word == typed else Run(f"○{word}  ", "faint") for word in words]
+
+
+def offer_for(field: Field, offers: Mapping[str, Offer]) -> Offer | None:
+    """What the cluster has to choose from for a field."""
+    return offers.get(field.choices_from) if field.choices_from else None
+
+
+def placeholder(field: Field) -> str:
+    """What stands greyed in an empty value."""
+    example = field.examples[0] if field.examples else ""
+    if field.kind in COLLECTIONS:
+        plain = "NAME=text" if field.kind is FieldKind.MAP else "one"
+        first = example.partition(", ")[0] if field.kind is FieldKind.LIST else example.partition(" ")[0]
+        return f"+ {first or plain}"
+    return f"e.g. {example}" if example else ""
+
+
+def shown_text(field: Field, text: str) -> str:
+    """The text as it may be seen."""
+    return MASK * min(len(text), 12) if field.secret else text
+
+
+def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int, *, here: bool) -> list[Run]:
+    """One line of the form, from its left edge to its right."""
+    if row.kind is RowKind.GAP:
+        return []
+    if row.kind is RowKind.SECTION:
+        return section_runs(model, row, width)
+    if row.kind is RowKind.MORE:
+        return [Run(" " * 3), Run(f"+ {wording.count(row.index, 'field')} more", "dim"), Run("  ⏎", "faint")]
+    field, columns = model.by_path[row.path], Columns(width)
+    first = row.index == 0
+    value = _value_runs(model, row, field, columns, offers)
+    runs = [*_title_runs(model, row, columns, here=here)] if first else [Run(" " * columns.value)]
+    if not first:
+        return [*runs, *_cut(value, width - columns.value)]
+    note = note_run(model, field, offers, width - columns.note, here=here)
+    if not note.text or columns.note >= width:
+        return [*runs, *_cut(value, width - columns.value)]
+    return [*runs, *_padded(value, columns.room), Run("  "), Run(fit(note.text, width - columns.note), note.ink)]
+
+
+def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
+    """A section's line: open with a rule, folded with what is in it."""
+    if row.path == MENTIONS:
+        words = ", ".join(f"“{word}”" for word in model.wanted.split())
+        return [Run(" ── ", "faint"), Run(f"{MENTIONS}: {words}", "head")]
+    changed = model.changed_in(row.path)
+    said = f"{changed} changed" if changed else ""
+    wrong = sum(field.path in model.problems for field in model.of(row.path))
+    bad = [Run(f"  ✗ {wrong}", "bad")] if wrong else []
+    if row.folded:
+        count = wording.count(len(model.of(row.path)), "field")
+        more = [Run(f", {said}", "accent")] if said else []
+        return [Run(" ▸ ", "accent"), Run(row.path, "head"), Run(f"  {count}", "dim"), *more, *bad]
+    rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9)
+    end = [Run(f" {said} ", "accent"), *bad, Run("──", "faint")] if said else bad
+    return [Run(" ── ", "faint"), Run(f"{row.path} ", "head"), Run(rule, "faint"), *end]
+
+
+def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Run]:
+    problem, changed = model.problems.get(row.path), model.is_changed(row.path)
+    mark = Run("✗", "bad") if problem else Run("•", "accent") if changed else Run("▸" if here else " ", "accent")
+    ink = "strong" if here or changed else "dim"
+    return [Run(" "), mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
+
+
+def _value_runs(model: FormModel, row: Row, field: Field, columns: Columns, offers: Mapping[str, Offer]) -> list[Run]:
+    if field.kind in PICKED:
+        words = field.choices if field.kind is FieldKind.CHOICE else ()
+        pieces = picked_pieces(model.texts[row.path], words, not words, columns.room)
+        return [Run(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
+    if row.kind is RowKind.TEXT:
+        return _text_runs(model, row)
+    text = model.text_at(row)
+    if not text:
+        return [Run(placeholder(field), "faint")]
+    return [Run(shown_text(field, text), "strong" if _differs(model, row, text) else "dim")]
+
+
+def _text_runs(model: FormModel, row: Row) -> list[Run]:
+    lines = model.texts[row.path].split("\n")
+    if row.index == TALLEST - 1 and len(lines) > TALLEST:
+        return [Run(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
+    if not model.texts[row.path]:
+        return [Run(placeholder(model.by_path[row.path]), "faint")]
+    return [Run(lines[row.index], "strong" if model.is_changed(row.path) else "dim")]
+
+
+def _differs(model: FormValues, row: Row, text: str) -> bool:
+    """Of a list or map only the entries that the default has not."""
+    if row.kind is RowKind.ENTRY:
+        return text not in model.defaults[row.path].split("\n")
+    return model.is_changed(row.path)
+
+
+def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int, *, here: bool) -> Run:
+    """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
+
+    What a value must be stands there only if all of it fits.
+    """
+    problem = model.problems.get(field.path)
+    if problem:
+        return Run(sentence(problem).removeprefix(field.title).lstrip(), "bad")
+    words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
+    offer = offer_for(field, offers)
+    text = model.texts[field.path]
+    if offer is not None:
+        about = offer.about.get(text, "")
+        if about:
+            words.append(about)
+        elif here or not model.is_changed(field.path):
+            words.append(offered(offer))
+    if model.is_changed(field.path):
+        words.append(_default_words(model, field))
+    elif field.rule:
+        rule = field.rule.removeprefix("must be ").partition(", because")[0]
+        words += [rule] if len(" · ".join([*words, rule])) <= room else []
+    return Run(" · ".join(word for word in words if word), "dim")
+
+
+def offered(offer: Offer) -> str:
+    """How much there is to choose from, or why there is nothing."""
+    if offer.names:
+        few = ", ".join(offer.names)
+        return f"{NONE_LISTED} {few}" if len(few) < 24 else f"{NONE_LISTED} {len(offer.names)} to choose from"
+    return offer.why.rstrip(".")
+
+
+def _default_words(model: FormModel, field: Field) -> str:
+    default = model.defaults[field.path]
+    if field.secret:
+        return "changed"
+    if field.kind in COLLECTIONS:
+        have, had = set(model.entries(field.path)) - {""}, set(default.split("\n")) - {""}
+        parts = [f"{len(have - had)} added" if have - had else "", f"{len(had - have)} gone" if had - have else ""]
+        return ", ".join(part for part in parts if part)
+    if field.kind is FieldKind.BOOLEAN:
+        default = "yes" if default == "true" else "no"
+    return f"default {sentence(default)}" if default else "default: none"
+
+
+def _padded(runs: Sequence[Run], width: int) -> list[Run]:
+    cut = _cut(runs, width)
+    return [*cut, Run(" " * (width - sum(cell_len(run.text) for run in cut)))]
+
+
+def _cut(runs: Sequence[Run], width: int) -> list[Run]:
+    kept: list[Run] = []
+    left = width
+    for run in runs:
+        text = wording.one_line(run.text)
+        if cell_len(text) > left:
+            text = fit(text, left)
+        if text:
+            kept.append(Run(text, run.ink))
+        left -= cell_len(text)
+    return kept

@@ -1,0 +1,96 @@
+"""One recipe's launch as a person has it so far: its form, and the values that come of it (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Recipe, Value, changed, coerce, spell
+from console.models.values import look, overlay, put
+from screens.widgets.form_model import FormModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NAME = "name"
+"""Path of the release's name, which is no value of the chart."""
+
+
+class LaunchDraft:
+    """A recipe, its form, and what cannot be told from the form's texts alone."""
+
+    def __init__(self, recipe: Recipe, fields: Sequence[Field], name: str) -> None:
+        self.recipe = recipe
+        self.fields = tuple(fields)
+        group = fields[0].group if fields else ""
+        told = "Name of the Helm release and of its JobSet: small letters, digits and dashes."
+        self.model = FormModel([Field(NAME, "Name", told, FieldKind.TEXT, name, group=group, required=True), *fields])
+        self.against: Mapping[str, Value] | None = None
+        """Values that differences are shown against; None: the recipe's defaults."""
+        self.against_name = ""
+        self.server_says: dict[str, str] = {}
+        """What the API server refused at the last launch, by path, until something is typed."""
+        self.yaml = ""
+        """The values as YAML, as they were written or typed last; its comments live on."""
+        self._exact: dict[str, tuple[str, Value]] = {}
+        """Values that their text does not say exactly, such as a list's entry with a comma, beside that text."""
+
+    def begin(self, likely: Mapping[str, str]) -> None:
+        """Puts what nearly everybody would take into fields that have no default, by `Field.choices_from`."""
+        for field in self.fields:
+            if field.choices_from in likely and not field.default and field.kind is FieldKind.TEXT:
+                self.model.texts[field.path] = likely[field.choices_from]
+
+    def rename(self, name: str) -> None:
+        """Another name stands there from the start."""
+        self.model.texts[NAME] = self.model.defaults[NAME] = name
+
+    def plan(self, namespace: str) -> tuple[LaunchPlan, tuple[FieldProblem, ...]]:
+        """What would be launched, and which texts cannot be read."""
+        texts = self.model.texts
+        exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
+        values, unread = changed([field for field in self.fields if field.path not in exact], texts)
+        for path, value in exact.items():
+            put(values, path, value)
+        return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
+
+    def texts_for(self, values: Mapping[str, Value], name: str = "") -> dict[str, str]:
+        """The texts of a form that holds these values; they are known exactly from now on."""
+        texts = {NAME: name or self.model.texts[NAME]}
+        for field in self.fields:
+            given = look(values, field.path)
+            if given is None:
+                continue
+            whole = _laid(field, given)
+            text = texts[field.path] = spell(field, whole)
+            try:
+                same = coerce(field, text) == whole
+            except BadInput:
+                same = False
+            if not same:
+                self._exact[field.path] = (text, given)
+        return texts
+
+    def strangers(self, values: Mapping[str, Value]) -> tuple[str, ...]:
+        """Paths of values that this recipe has no field for."""
+        known = {field.path for field in self.fields}
+        return tuple(path for path in _leaves(values, known) if path not in known)
+
+
+def _laid(field: Field, given: Value) -> Value:
+    """The whole value: of a map only the names that differ are given, None for those that go."""
+    if field.kind is FieldKind.MAP and isinstance(given, dict) and isinstance(field.default, dict):
+        return {name: item for name, item in overlay(field.default, given).items() if item is not None}
+    return given
+
+
+def _leaves(values: Mapping[str, Value], known: set[str], above: str = "") -> list[str]:
+    found: list[str] = []
+    for name, value in values.items():
+        path = f"{above}{name}"
+        inside = any(each.startswith(f"{path}.") for each in known)
+        if path not in known and inside and isinstance(value, dict):
+            found += _leaves(value, known, f"{path}.")
+        else:
+            found.append(path)
+    return found
