@@ -60,6 +60,11 @@ class Splice:
         if self._source and not pipe.closed:
             self._source.resume_reading()
 
+    def ask(self) -> None:
+        """Find out whether the pod's side still stands."""
+        if self._pipe and not self._pipe.closed:
+            self._pipe.ask()
+
     def close(self) -> None:
         """End both sides at once."""
         for transport in (self._source, self._target):

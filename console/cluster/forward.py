@@ -24,6 +24,8 @@ TUNNEL = "SPDY/3.1+portforward.k8s.io"
 DATA, ERROR = 0, 1
 _PORT = 2
 """Bytes with which each channel begins: the port number, for a request may ask for several."""
+PIECE = 1 << 16
+"""Most bytes in one message: a kubelet holds each as a whole."""
 _spoken: dict[str, str] = {}
 """Protocol that a server took, by its address, where it was not the first."""
 
@@ -65,7 +67,8 @@ class Pipe:
 
     def write(self, data: bytes) -> None:
         """Send bytes, at once; heed `full`."""
-        self._socket.send(b"\x00", data)
+        for at in range(0, len(data), PIECE):
+            self._socket.send(b"\x00", data[at : at + PIECE])
 
     def finish(self) -> None:
         """Say that no more will be written, if the protocol can."""

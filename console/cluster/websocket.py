@@ -122,6 +122,9 @@ class WebSocket(asyncio.BufferedProtocol):
         if not self.closed and not self._asked:
             self._asked = self._loop.time()
             self._transport.write(frames.frame(frames.PING))
+            if self._timer:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(PATIENCE, self._watch)
 
     def _watch(self) -> None:
         now = self._loop.time()
@@ -132,6 +135,7 @@ class WebSocket(asyncio.BufferedProtocol):
             return
         if not self._asked and now - self._heard >= KEEP_ALIVE:
             self.ask()
+            return
         due = self._asked + PATIENCE if self._asked else self._heard + KEEP_ALIVE
         self._timer = self._loop.call_later(max(0.5, due - now), self._watch)
 

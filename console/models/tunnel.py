@@ -116,6 +116,9 @@ class Listener:
     received: int = 0
     """Bytes from the pod."""
 
+    def __str__(self) -> str:
+        return f"127.0.0.1:{self.local} leads to port {self.remote}"
+
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:

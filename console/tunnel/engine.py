@@ -1,0 +1,263 @@
+"""Ports of this machine that lead to one rank, for as long as it exists: whoever connects is taken to its pod of now.
+
+A connection that breaks is broken for whoever uses it, but the port stays, and the next connection waits for the pod
+that comes. What happens is told as a `Tunnel`, a frozen picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from console.cluster.carry import Local, Splice
+from console.cluster.locate import Ended, Waiting
+from console.errors import BadInput, ConsoleError, Unreachable
+from console.models.tunnel import Address, Listener, Ports, Target, Tunnel
+from console.tunnel import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from console.tunnel.reach import Reach
+
+LOOKS = 60.0
+"""Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
+LOOKS_WAITING = 3.0
+SLEPT = 15.0
+"""Seconds by which the clock runs ahead of the time that was awake, after which the machine is taken to have slept."""
+TICK = 5.0
+_PAUSE = 1.0
+"""Seconds between two looks, however many connections break."""
+
+
+@dataclass(slots=True)
+class _Door:
+    """One port of this machine."""
+
+    local: int
+    remote: int
+    server: asyncio.Server | None = None
+    open: int = 0
+    connections: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def count(self, sent: int, received: int) -> None:
+        """Bytes have gone through."""
+        self.sent += sent
+        self.received += received
+
+    def picture(self) -> Listener:
+        """As it is."""
+        return Listener(self.local, self.remote, self.open, self.connections, self.sent, self.received)
+
+
+class Forwarding:
+    """A tunnel at work. `open` it, await `ended`, `close` it."""
+
+    def __init__(
+        self, reach: Reach, address: Address, ports: Sequence[Ports], *, name: str, context: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
+        self._doors: list[_Door] = []
+        self._splices: set[Splice] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._look = asyncio.Event()
+        self._uid = ""
+        self.ended = asyncio.Event()
+        """Set when its job is over for good."""
+        self.tell: Callable[[Tunnel], None] = lambda tunnel: None
+        """Called at each change of its state."""
+        self.notes: list[str] = []
+        """What was done otherwise than asked: other local ports."""
+        self._tunnel = Tunnel(
+            name=name, namespace=address.namespace, job=address.job_text, rank=address.rank_text, context=context,
+            server=reach.login.server, state="waiting", since=clock(), pid=os.getpid(),
+        )  # fmt: skip
+
+    @property
+    def tunnel(self) -> Tunnel:
+        """How it is now."""
+        return replace(self._tunnel, listeners=tuple(door.picture() for door in self._doors))
+
+    async def open(self) -> None:
+        """Listen, and look for the pod once.
+
+        Raises BadInput (a local port is taken, no such rank), Ended, and what forbids it; a pod that is not there yet
+        or a server that cannot be reached now is waited for.
+        """
+        try:
+            await self._see()
+        except Unreachable as error:
+            self._become("lost", error.message)
+        try:
+            for each in self._wanted:
+                await self._listen(each)
+        except BaseException:
+            await self.close()
+            raise
+        self._start(self._watch())
+
+    async def close(self) -> None:
+        """Give the ports back and end what runs through them."""
+        for door in self._doors:
+            if door.server:
+                door.server.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for splice in tuple(self._splices):
+            splice.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # listening
+
+    async def _listen(self, wanted: Ports) -> None:
+        choices = [wanted.local] if wanted.local else await self._choices(wanted.remote)
+        taken = ""
+        for local in choices:
+            door = _Door(local, wanted.remote)
+            loop = asyncio.get_running_loop()
+            try:
+                door.server = await loop.create_server(partial(self._arrived, door), "127.0.0.1", local)
+            except OSError as error:
+                taken = _taken(error)
+                if wanted.local:
+                    raise BadInput(
+                        f"Port {local} of this machine {taken}.",
+                        f"Choose another (9000:{wanted.remote}), or leave it out: {wanted.remote} takes a free one.",
+                    ) from error
+                continue
+            door.local = int(door.server.sockets[0].getsockname()[1])
+            self._doors.append(door)
+            if taken:
+                self.notes.append(f"Port {choices[0]} of this machine {taken}: {door.local} leads to {door.remote}.")
+            await asyncio.to_thread(memory.remember_port, self._tunnel.server, self._address, wanted.remote, door.local)
+            return
+
+    async def _choices(self, remote: int) -> list[int]:
+        """Last time's, else the same number, else any."""
+        last = await asyncio.to_thread(memory.last_port, self._tunnel.server, self._address, remote)
+        return [last or (remote if remote >= 1024 else 0), 0]
+
+    def _arrived(self, door: _Door) -> Local:
+        splice = Splice(door.count)
+        self._start(self._carry(door, splice))
+        return Local(splice)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, door: _Door, splice: Splice) -> None:
+        """One connection, from its arrival to its end."""
+        door.open += 1
+        door.connections += 1
+        self._splices.add(splice)
+        try:
+            opening = asyncio.ensure_future(self._reach.open(self._address, door.remote, say=self._waits))
+            done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if opening not in done:  # whoever connected has gone meanwhile
+                opening.cancel()
+                return
+            pipe, target = opening.result()
+            self._found(target)
+            splice.attach(pipe)
+            await splice.ended
+            if splice.why:
+                self._broke(splice.why)
+        except Ended as error:
+            self._over(error)
+        except ConsoleError as error:
+            self._broke(str(error))
+        finally:
+            splice.close()
+            self._splices.discard(splice)
+            door.open -= 1
+            self.tell(self.tunnel)
+
+    # how it is
+
+    def _become(self, state: str, words: str = "") -> None:
+        if (state, words) != (self._tunnel.state, self._tunnel.words):
+            self._tunnel = replace(self._tunnel, state=state, words=words)
+            self.tell(self.tunnel)
+
+    def _found(self, target: Target) -> None:
+        """The pod is there, the one of before or another."""
+        if target.uid != self._uid:
+            again = self._tunnel.reconnections + bool(self._uid)
+            self._uid = target.uid
+            self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
+        self._become("ready")
+
+    def _waits(self, words: str) -> None:
+        self._become("waiting", words)
+
+    def _broke(self, why: str) -> None:
+        self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
+        self.tell(self.tunnel)
+        self._look.set()
+
+    def _over(self, error: ConsoleError) -> None:
+        self._become("ended", error.message)
+        self.ended.set()
+
+    async def _see(self) -> None:
+        """Look at the pod."""
+        found = await self._reach.look(self._address)
+        if isinstance(found, Waiting):
+            if self._tunnel.state == "ready":
+                self._tunnel = replace(
+                    self._tunnel, last_end=f"{self._address} went away: {found.words}.", last_end_at=self._clock()
+                )
+            self._become("waiting", f"{self._address} is waited for: {found.words}.")
+        else:
+            self._found(found)
+
+    async def _watch(self) -> None:
+        """Look now and then whether the pod is there, until the job is over."""
+        while True:
+            await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
+            try:
+                await self._see()
+            except Ended as error:
+                self._over(error)
+                return
+            except ConsoleError as error:
+                # The network is away, or a right was taken: both may change, and the ports stay.
+                self._become("lost", error.message)
+            await asyncio.sleep(_PAUSE)
+
+    async def _wait(self, seconds: float) -> None:
+        """Until the next look is due, a connection has broken, or the machine has slept."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0 and not self._look.is_set():
+            wall, awake = self._clock(), loop.time()
+            try:
+                async with asyncio.timeout(min(left, TICK)):
+                    await self._look.wait()
+            except TimeoutError:
+                if (self._clock() - wall) - (loop.time() - awake) > SLEPT:
+                    self._slept()
+                    break
+        self._look.clear()
+
+    def _slept(self) -> None:
+        """Connections may be dead without anybody having said so: ask each."""
+        for splice in self._splices:
+            splice.ask()
+
+
+def _taken(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "is taken by another program"
+    return f"cannot be used ({error.strerror})"

@@ -1,0 +1,178 @@
+"""Tunnels of all processes of this user: each says in a file where it can be asked, and answers on a socket there.
+
+So `a4 tunnels` lists and stops those of other terminals, of the console, and those that go on by themselves. What is
+listed is always asked of the process that does it; a file whose process is gone says how that one ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import time
+import zlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, NotFound, Unreachable
+from console.models.tunnel import Listener, Tunnel
+from console.tunnel.memory import read_json, state_folder, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANSWER = 2.0
+"""Seconds a process has to answer."""
+REMEMBERED = 86_400.0
+"""Seconds for which a tunnel that has ended is listed, with why."""
+_LONGEST = 100
+"""Characters a socket's path may have (the system takes 107)."""
+
+
+def _sockets() -> Path:
+    """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/a4-{os.geteuid()}")
+    if "XDG_RUNTIME_DIR" in os.environ:
+        folder /= "a4"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise BadInput(f"The folder {folder} is not this user's alone, so no tunnel can be kept in it.", "Remove it.")
+    return folder
+
+
+def _socket(name: str) -> Path:
+    """Where the tunnel of that name answers."""
+    path = _sockets() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
+    if len(str(path)) > _LONGEST:
+        raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")
+    return path
+
+
+def _file(name: str) -> Path:
+    return state_folder() / f"{name}.json"
+
+
+def decoded(values: Any) -> Tunnel:
+    """A tunnel from JSON; TypeError or KeyError if it is none."""
+    return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
+
+
+class Published:
+    """A tunnel of this process, for others to see and stop."""
+
+    def __init__(self, picture: Callable[[], Tunnel], stop: Callable[[], None]) -> None:
+        self._picture, self._stop = picture, stop
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._closed = asyncio.Event()
+
+    async def open(self) -> None:
+        """Begin to answer."""
+        name = self._picture().name
+        self._path = await asyncio.to_thread(_socket, name)
+        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._answer, self._path)
+        finally:
+            os.umask(before)
+        await self.write()
+
+    async def write(self) -> None:
+        """Note how it is, for when this process is gone."""
+        picture = self._picture()
+        await asyncio.to_thread(write_json, _file(picture.name), asdict(picture))
+
+    async def close(self, *, last_words: bool) -> None:
+        """Answer no more; what is left behind says how it ended, or nothing if it was asked to end."""
+        if self._server:
+            self._server.close()
+        if self._path:
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        if last_words:
+            await self.write()
+        else:
+            await asyncio.to_thread(_file(self._picture().name).unlink, missing_ok=True)
+        self._closed.set()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readline()
+        writer.write(json.dumps(asdict(self._picture())).encode() + b"\n")
+        if asked.strip() == b"stop":
+            self._stop()
+            await self._closed.wait()  # whoever asked knows by the end of the connection that the ports are free
+        writer.close()
+
+
+async def _ask(name: str, what: str) -> Tunnel | None:
+    """What the tunnel's process says of it; None if there is no such process any more."""
+    path = await asyncio.to_thread(_socket, name)
+    try:
+        async with asyncio.timeout(ANSWER):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(what.encode() + b"\n")
+            line = await reader.readline()
+            await reader.read()
+            writer.close()
+        return decoded(json.loads(line))
+    except TimeoutError as error:
+        raise Unreachable(f"The process of tunnel {name} does not answer.", "Try again, or end the process.") from error
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _known() -> dict[str, Tunnel]:
+    """The last that was written of each. Blocking."""
+    found = {}
+    for path in sorted(state_folder().glob("*.json")):
+        values = read_json(path)
+        try:
+            found[path.stem] = decoded(values)
+        except (TypeError, KeyError):
+            continue  # ports.json, or of another version
+    return found
+
+
+async def listed() -> tuple[Tunnel, ...]:
+    """All tunnels of this user, by name; those that have ended for a day."""
+    return tuple([each for name, last in (await asyncio.to_thread(_known)).items() if (each := await _now(name, last))])
+
+
+async def _now(name: str, last: Tunnel) -> Tunnel | None:
+    try:
+        alive = await _ask(name, "state")
+    except Unreachable as error:
+        return replace(last, state="lost", words=error.message)
+    if alive:
+        return alive
+    if last.state != "ended":
+        last = replace(last, state="ended", words="Its process ended without a word.", last_end_at=time.time())
+        await asyncio.to_thread(write_json, _file(name), asdict(last))
+    if time.time() - max(last.last_end_at, last.since) > REMEMBERED:
+        await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+        return None
+    return last
+
+
+async def stop(name: str) -> Tunnel:
+    """End a tunnel, or forget one that has ended; gives how it was. NotFound names those there are."""
+    known = await asyncio.to_thread(_known)
+    if name not in known:
+        there = f"There are: {', '.join(known)}." if known else "There are none."
+        raise NotFound(f"There is no tunnel {name}.", there)
+    was = await _ask(name, "stop")
+    await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+    return was or known[name]
+
+
+async def free_name(wanted: str) -> str:
+    """That name, or one with a number if another tunnel goes by it."""
+    known = await asyncio.to_thread(_known)
+    name, number = wanted, 1
+    while name in known and await _ask(name, "state"):
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
