@@ -16,22 +16,21 @@ from console.models.link import LinkState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from console.attach import Attach
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
     from console.follow import Follow
+    from console.history import History
     from console.inside.containers import Inside
-    from console.models.access import StopReport
-    from console.models.launch import LaunchPlan, Recipe
+    from console.models.facts import ContainerFact
+    from console.models.launch import Recipe
     from console.models.log import LogLine
     from console.models.nccl import NcclTest
     from console.models.pod import Pod
-    from console.releases import Releases
-    from console.runs import Runs
+    from console.profiles import Profiles
     from console.settings import Settings
-    from console.stopping import Stopping
+    from console.tunnel.session import Tunnels
 
 _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
@@ -44,6 +43,28 @@ def launchable() -> tuple[Recipe, ...]:
     return Catalogue.load().recipes()
 
 
+def container_questions() -> tuple[ContainerFact, ...]:
+    """What containers are asked of themselves, none of it answered yet."""
+    from console.inside.questions import asked
+
+    return asked()
+
+
+def memory() -> History:
+    """The runs that are remembered of real clusters; asks none of them."""
+    from console.history import History, usual_place
+
+    return History(usual_place())
+
+
+def saved_profiles() -> Profiles:
+    """The person's profiles; asks no cluster."""
+    from console.launch import Catalogue
+    from console.profiles import Profiles
+
+    return Profiles(Catalogue.load)
+
+
 class Session(LaunchingCluster):
     """A cluster: its latest picture, and what can be done to it."""
 
@@ -52,45 +73,18 @@ class Session(LaunchingCluster):
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
 
     def _left(self) -> None:
+        super()._left()
         self._rights.clear()
         if "follow" in vars(self):
             self.follow.left()
-        if "runs" in vars(self):
-            self.runs.left()
-
-    async def _connect(self, context: str, namespace: str) -> None:
-        await super()._connect(context, namespace)
-        if {"jobsets", "pods"} <= set(self._kinds):
-            self._start("runs", self.runs.keep())
 
     async def close(self) -> None:
-        """End everything, what became of the runs written down."""
+        """End everything."""
+        if "tunnels" in vars(self):
+            await self.tunnels.close()
         if "follow" in vars(self):
             await self.follow.close()
-        if "runs" in vars(self):
-            await self.runs.close()
         await super().close()
-
-    @cached_property
-    def runs(self) -> Runs:
-        """What was launched, and what came of it."""
-        from console.runs import Runs
-
-        return Runs(self, self._catalogue, self._launcher)
-
-    @cached_property
-    def stopping(self) -> Stopping:
-        """What stopping would remove and leave, and what releases left behind."""
-        from console.stopping import Stopping
-
-        return Stopping(self, self._launcher)
-
-    @cached_property
-    def releases(self) -> Releases:
-        """Releases, and how far they can be changed."""
-        from console.releases import Releases
-
-        return Releases(self, self._launcher)
 
     async def may(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
@@ -120,26 +114,12 @@ class Session(LaunchingCluster):
 
         await actions.delete_pod(self.changing(f"delete pod {name}").client, namespace, name)
 
-    async def stop_job(self, namespace: str, name: str) -> StopReport:
-        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
-        report = await self.stopping.stop(namespace, name)
-        await self.runs.stopped(namespace, name)
-        return report
-
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
         """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
         from console.cluster import actions
 
         connection = self.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
-
-    # launches
-
-    async def launch(self, plan: LaunchPlan) -> str:
-        """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
-        job = await super().launch(plan)
-        await self.runs.launched(plan)
-        return job
 
     # in pods
 
@@ -222,13 +202,12 @@ class Session(LaunchingCluster):
         client = self.changing(f"open a shell in pod {pod}").client
         return await shell.shell(client, namespace, pod, container=container, argv=argv, tmux=tmux, name=name)
 
-    def forward(
-        self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0
-    ) -> AbstractAsyncContextManager[int]:
-        """A port of this machine that leads to the pod's; yields its number."""
-        from console.cluster import forward
+    @cached_property
+    def tunnels(self) -> Tunnels:
+        """Ports of this machine that lead to ranks."""
+        from console.tunnel.session import Tunnels
 
-        return forward.forward(self.connected.client, namespace, pod, remote_port, local_port)
+        return Tunnels(self)
 
     async def nccl(self, namespace: str, jobset: str) -> AsyncGenerator[tuple[NcclTest, ...], None]:
         """Tests that a JobSet's rank 0 prints, as they grow, over restarts, until the JobSet has ended."""

@@ -55,7 +55,7 @@ class ConsoleApp(LiveApp):
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        name: page(f"screens.{name}:{name.title()}Screen") for name in ("pool", "node", "pod", "log", "job", "manifest")
+        name: page(f"screens.{name}:{name.title()}Screen") for name in ("pool", "node", "pod", "log", "job", "manifest", "facts")
     }
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}

@@ -57,5 +57,39 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction(
         "shell", "s", "Shell", "A shell in the pod of the chosen rank", "screens.shell:shell_in_rank", changes=True
     ),
+    RankAction(
+        "facts",
+        "i",
+        "Facts",
+        "What its container says: GPUs, disks, mounts, NCCL environment",
+        "screens.facts:facts_of_rank",
+    ),
+    RankAction(
+        "everywhere",
+        "exclamation_mark",
+        "Run in ranks",
+        "A command in many ranks at once, equal outputs together",
+        "screens.everywhere:run_in_ranks",
+        changes=True,
+        running=False,
+        show=False,
+    ),
+    RankAction(
+        "fetch",
+        "u",
+        "Copy from",
+        "Copy a file or folder of the chosen rank to this machine",
+        "screens.copying:fetch_from_rank",
+        show=False,
+    ),
+    RankAction(
+        "send",
+        "U",
+        "Copy to",
+        "Copy a file or folder of this machine to the chosen rank",
+        "screens.copying:send_to_rank",
+        changes=True,
+        show=False,
+    ),
 )
 """In the order of the key line."""

@@ -11,7 +11,6 @@ from console.files.meter import Listener, Meter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
     from types import ModuleType
 
     from console.files.pod_files import PodFiles
@@ -56,7 +55,7 @@ class Copies:
         self,
         namespace: str,
         pod: str,
-        source: Path,
+        source: str,
         target: str,
         *,
         container: str = "",
@@ -67,7 +66,7 @@ class Copies:
         """Copy a file or folder of this machine to a container; raises as `fetch` does."""
         from console.files.send import Send
 
-        self._watched.changing(f"copy {source.name} to {where or pod}")
+        self._watched.changing(f"copy {source} to {where or pod}")
         async with self._opened(namespace, pod, container, where, way) as files:
             return await Send(files, Meter(progress)).run(source, target)
 

@@ -51,6 +51,11 @@ def told(path: Path | str) -> Iterator[None]:
         raise CopyFailed(f"{path} on this machine: {error.strerror or error}.", hint) from error
 
 
+def home(path: str) -> Path:
+    """The path, `~` read."""
+    return Path(path).expanduser()
+
+
 def entry_of(path: Path, relative: str, *, follow: bool = False) -> Entry | None:
     """What is at a path; None if nothing is."""
     try:
@@ -99,7 +104,7 @@ def sha256(path: Path) -> str:
 
 def final_path(target: str, name: str, *, folder: bool) -> Path:
     """Where a thing called `name` goes that is copied to `target`, as `cp` would; `target/` is made if need be."""
-    path = Path(target or ".").expanduser()
+    path = home(target or ".")
     with told(path):
         if target.endswith("/"):
             path.mkdir(parents=True, exist_ok=True)

@@ -33,9 +33,10 @@ class Send:
         self._problems: list[CopyProblem] = []
         self._proof = Proof.SHA256
 
-    async def run(self, source: Path, target: str) -> CopyReport:
-        """Copy `source` to `target` in the container, as `cp -a` would: into it, if it is a folder."""
+    async def run(self, named: str, target: str) -> CopyReport:
+        """Copy a path of this machine to `target` in the container, as `cp -a` would: into it, if it is a folder."""
         began = time.monotonic()
+        source = local.home(named)
         with local.told(source):
             entry = await asyncio.to_thread(local.entry_of, source, "", follow=True)
         if entry is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.inside.questions import Question
+    from console.models.gpu import Gpu
     from console.models.pod import Pod
     from console.models.ranks import Rank
     from console.watched import WatchedCluster
@@ -117,7 +119,6 @@ class Inside:
         answered: Callable[[ContainerFact], None] = lambda _: None,
     ) -> ContainerFacts:
         """What a container says of itself; all is asked at once, and `answered` hears of each answer."""
-        from console.parsers.nvidia_smi import NvidiaSmiParser
 
         async def one(question: Question) -> ContainerFact:
             fact = await self._ask(pod, question, container)
@@ -125,10 +126,8 @@ class Inside:
             return fact
 
         facts = await asyncio.gather(*map(one, QUESTIONS))
-        reader = NvidiaSmiParser()
-        reader.feed(next(fact.text for fact in facts if fact.name == "gpus").encode())
-        reader.close()
-        return ContainerFacts(pod.name, pod.node, rank, tuple(facts), reader.gpus)
+        gpus = _gpus(next(fact.text for fact in facts if fact.name == "gpus"))
+        return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
 
     async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
         said = {1: bytearray(), 2: bytearray()}
@@ -149,4 +148,31 @@ class Inside:
         if code:
             why = failure or (complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}.")
             return replace(fact, state=FactState.FAILED, words=why)
-        return replace(fact, state=FactState.KNOWN)
+        return replace(fact, state=FactState.KNOWN, words=gpu_words(_gpus(text)) if fact.name == "gpus" else "")
+
+
+def _gpus(text: str) -> tuple[Gpu, ...]:
+    from console.parsers.nvidia_smi import NvidiaSmiParser
+
+    reader = NvidiaSmiParser()
+    reader.feed(text.encode())
+    reader.close()
+    return reader.gpus
+
+
+def gpu_words(gpus: Sequence[Gpu]) -> str:
+    """What a table of nvidia-smi comes to."""
+    if not gpus:
+        return ""
+    names = " and ".join(f"{number} × {name}" for name, number in Counter(each.name for each in gpus).items())
+    busy = [each.utilization for each in gpus if each.utilization is not None]
+    used = sum(each.memory_used or 0 for each in gpus) / 1024
+    total = sum(each.memory_total or 0 for each in gpus) / 1024
+    hot = [each.temperature for each in gpus if each.temperature is not None]
+    wrong = sum(each.ecc_uncorrected or 0 for each in gpus)
+    words = [names]
+    words += [f"{sum(busy) / len(busy):.0f} % busy"] if busy else []
+    words += [f"{used:,.0f} of {total:,.0f} GiB used"] if total else []
+    words += [f"{max(hot):.0f} °C at most"] if hot else []
+    words += [f"{wrong} uncorrected ECC errors"] if wrong else []
+    return ", ".join(words)

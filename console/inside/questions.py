@@ -61,9 +61,6 @@ for n in ("torch", "megatron-core", "transformer-engine", "ms-swift", "nvidia-nc
 """
 
 QUESTIONS = (
-    Question("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
-    Question("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
-    Question("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
     Question(
         "environment", "Environment", _ENVIRONMENT,
         "No variable of NCCL, RANK, MASTER or WORLD is set for the container; its launcher may set them later.",
@@ -73,6 +70,9 @@ QUESTIONS = (
     ),
     Question("libc", "C library", _LIBC, "There is neither getconf nor ldd in this image."),
     Question("python", "Python", _PYTHON, "There is no Python in this image."),
+    Question("disks", "Disks", _DISKS, "There is no df in this image.", 20.0),
+    Question("mounts", "Mounts", _MOUNTS, "The container has no /proc/mounts."),
+    Question("gpus", "GPUs", _GPUS, "There is no nvidia-smi in this image, or the container has no GPU.", 20.0),
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class ContainerFact:
     text: str = ""
     """What the command printed, secrets hidden; lines without blank ends."""
     words: str = ""
-    """Why there is nothing, a sentence; empty if there is."""
+    """Why there is nothing, or what the text comes to; a sentence, or empty."""
     seconds: float = 0.0
 
 

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
-from screens.cli.jobs import launch, recipes, stop
+from screens.cli.forward import forward
+from screens.cli.history import history
+from screens.cli.jobs import launch, recipes
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
 from screens.cli.options import LISTS
+from screens.cli.profiles import profiles
+from screens.cli.releases import releases, rollback, upgrade
 from screens.cli.shell import shell
 from screens.cli.ssh import code, doctor, ssh
+from screens.cli.stop import stop
+from screens.cli.tunnels import tunnels
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +28,11 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "recipes": recipes,
     "launch": launch,
+    "history": history,
+    "profiles": profiles,
+    "releases": releases,
+    "upgrade": upgrade,
+    "rollback": rollback,
     "stop": stop,
     "logs": logs,
     "exec": execute,
@@ -31,6 +42,8 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "ssh": ssh,
     "code": code,
     "doctor": doctor,
+    "forward": forward,
+    "tunnels": tunnels,
     **dict.fromkeys(LISTS, show_list),
 }
 

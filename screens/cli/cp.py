@@ -6,7 +6,6 @@ import asyncio
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError
@@ -138,14 +137,9 @@ async def copied(session: Session, each: Copy, job: str, options: Options, progr
             progress=progress,
         )  # fmt: skip
     return await session.copies.send(
-        pod.namespace, pod.name, home(each.source), each.target, container=container, where=about, way=way,
+        pod.namespace, pod.name, each.source, each.target, container=container, where=about, way=way,
         progress=progress,
     )  # fmt: skip
-
-
-def home(path: str) -> Path:
-    """A path of this machine, `~` read."""
-    return Path(path).expanduser()
 
 
 def tell(outcome: CopyReport | ConsoleError, before: str) -> None:

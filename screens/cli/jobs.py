@@ -1,4 +1,4 @@
-"""Commands on one job: launch, stop, logs."""
+"""Commands on one job: launch, logs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from console.errors import BadInput, NotFound
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
 from console.models.ranks import ranks
+from console.models.values import overlay
 from console.models.why_job import why_jobset
 from console.session import launchable
 from screens.cli.columns import JOBS
@@ -42,7 +43,7 @@ async def recipes(options: Options) -> int:
 async def launch(options: Options) -> int:
     """Launch a recipe, or only ask the API server whether it would take it; `--wait` follows it to its end."""
     async with connected(options, WAIT_KINDS if options.wait else ()) as session:
-        plan = make_plan(session, options)
+        plan = await make_plan(session, options)
         problems = session.problems(plan)
         if problems:
             raise BadInput(
@@ -63,14 +64,24 @@ async def launch(options: Options) -> int:
         return await wait_for_end(session, plan.namespace, name, as_json=options.json)
 
 
-def make_plan(session: Session, options: Options) -> LaunchPlan:
-    """The launch that the options describe."""
-    recipe = find_recipe(session.recipes(), options.recipe)
+async def make_plan(session: Session, options: Options) -> LaunchPlan:
+    """The launch that the options describe: the profile's values, then those of an earlier run, then what was typed."""
+    run = await session.runs.find(options.like) if options.like else None
+    if run is None and not options.recipe:
+        raise BadInput("No recipe was named.", "a4 recipes lists them; or launch an earlier run again: --like RUN.")
+    recipe = find_recipe(session.recipes(), options.recipe or (run.recipe if run else ""))
+    if run is not None and run.recipe != recipe.id:
+        raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
+    if run is not None and run.left_out:
+        warn(f"Not remembered of {run.name}, because secret: {', '.join(run.left_out)}.")
+    profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
+    values = await session.profiles.values(profile, recipe.id) if profile else {}
+    values = overlay(overlay(values, run.values if run else {}), session.set_values(recipe.id, options.set))
     return LaunchPlan(
         recipe=recipe.id,
         name=options.name or session.suggest_name(recipe.id),
         namespace=session.namespace,
-        values=session.set_values(recipe.id, options.set),
+        values=values,
     )
 
 
@@ -117,21 +128,6 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
                 warn(job.failure)
             return 0 if job.state is JobState.SUCCEEDED else 1
     return 1
-
-
-async def stop(options: Options) -> int:
-    """Stop a job and say what went."""
-    async with connected(options, ("jobsets",)) as session:
-        try:
-            report = await session.stop_job(session.namespace, options.job)
-        except NotFound as error:
-            where = f"in namespace {session.namespace}"
-            raise NotFound(f"There is no job {options.job} {where}.", "a4 jobs -A lists all there are.") from error
-        if options.json:
-            say_json(report)
-        else:
-            say(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
-    return 0
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:

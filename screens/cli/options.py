@@ -11,7 +11,17 @@ from console.models.levels import LEVELS
 from console.settings import Settings
 from screens.cli.columns import LAYOUTS
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
+from screens.cli.run_options import (
+    add_history,
+    add_profiles,
+    add_releases,
+    add_reuse,
+    add_rollback,
+    add_stop,
+    add_upgrade,
+)
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
+from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -70,6 +80,25 @@ class Options:
     share: bool | None = None
     """None: as it was."""
     yes: bool = False
+    run: str = ""
+    """A run that is remembered: its number, or a name."""
+    diff: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    like: str = ""
+    profile: str = ""
+    no_profile: bool = False
+    unset: tuple[str, ...] = ()
+    by_default: bool | None = None
+    """None: not said."""
+    delete: bool = False
+    leftovers: bool = False
+    data: bool = False
+    words: tuple[str, ...] = ()
+    """Of `forward`: job, rank and ports; of `tunnels`: names."""
+    background: bool = False
+    save: str = ""
+    action: str = "list"
+    revision: int | None = None
     quiet: bool = False
     write_config: bool = False
     forget: bool = False
@@ -108,7 +137,7 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {"set", "sources", "jobs"} & given.keys():
+    for name in {"set", "unset", "sources", "jobs", "diff", "forgotten", "words"} & given.keys():
         given[name] = tuple(given[name])
     return Options(**given)
 
@@ -144,9 +173,12 @@ def _parser() -> argparse.ArgumentParser:
         listing.add_argument("--json", action="store_true", help="as JSON")
     command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
     _launch(command("launch", "launch a recipe", epilog=EXIT_CODES))
-    stop = command("stop", "stop a job: uninstall its release, or delete its JobSet")
-    stop.add_argument("job", metavar="NAME")
-    stop.add_argument("--json", action="store_true", help="as JSON")
+    add_stop(command("stop", "stop jobs: uninstall their releases, or delete their JobSets", epilog=EXIT_CODES))
+    add_history(command("history", "what was launched, and what came of it"))
+    add_profiles(command("profiles", "named sets of values under every form; needs no cluster"))
+    add_releases(command("releases", "releases of the chart, or the revisions of one"))
+    add_upgrade(command("upgrade", "give a release other values, as far as its objects may change", epilog=EXIT_CODES))
+    add_rollback(command("rollback", "go back to an earlier revision of a release", epilog=EXIT_CODES))
     _logs(command("logs", "the log of one rank of a job (rank 0 unless named), or of all"))
     add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
     add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
@@ -155,6 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     add_ssh(command("ssh", "ssh to a rank by name, set up on the way"))
     add_code(command("code", "open a rank in VS Code or another editor of this machine"))
     add_doctor(command("doctor", "each step from your token to an editor in a rank, its time, and what mends it"))
+    add_forward(command("forward", "ports of this machine that lead to a rank, and follow it to its next pod"))
+    add_tunnels(command("tunnels", "tunnels that are open, whoever opened them: list and stop them; profiles"))
+    add_proxy(command("proxy", "standard input and output lead to a port of a rank, for ssh's ProxyCommand"))
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
@@ -193,7 +228,8 @@ def _keys(name: str) -> str:
 
 
 def _launch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", help="see `a4 recipes`")
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="see `a4 recipes`; not with --like")
+    add_reuse(parser)
     parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
     parser.add_argument(

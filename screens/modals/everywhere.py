@@ -1,0 +1,144 @@
+"""A command in many ranks at once: equal outputs stand together, and who says something else stands out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from console.errors import ConsoleError
+from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, rank_words, worst
+from screens.widgets.output_text import RULE, OutputText
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Run, count
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from textual.app import ComposeResult
+
+    Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]
+
+
+def group_lines(group: OutputGroup) -> list[str]:
+    """A heading with the ranks, and what they said."""
+    glyph = "✗" if group.code else "≠" if group.odd else "●"
+    ended = f", exit code {group.code}" if group.code else ""
+    lines = group.said.splitlines()
+    if len(lines) <= 1:
+        return [f"{RULE}{glyph} {group.words}{ended}: {lines[0] if lines else '(no output)'}"]
+    return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
+
+
+class Everywhere(ModalScreen[None]):
+    """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Everywhere > Vertical { width: 94%; max-width: 140; height: 90%; background: $surface; border: round $accent;
+                            border-title-color: $accent; padding: 0 1; }
+    Everywhere Horizontal { height: 1; }
+    Everywhere Horizontal Static { width: 10; color: $ink-head; }
+    Everywhere Input { border: none; height: 1; padding: 0 1; background: $panel; width: 1fr; }
+    Everywhere SentenceLine { margin: 1 0 0 0; padding: 0; }
+    Everywhere OutputText { background: $surface; }
+    Everywhere .keys { height: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Stop or close", id="everywhere.leave"),
+        Binding("pagedown", "page(1)", "Down", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Up", show=False, priority=True),
+    ]
+    command = getters.query_one("#command", Input)
+    ranks = getters.query_one("#ranks", Input)
+    status = getters.query_one(SentenceLine)
+    output = getters.query_one(OutputText)
+
+    def __init__(self, job: str, known: Sequence[int], perform: Perform) -> None:
+        super().__init__()
+        self._job, self._known, self._do = job, tuple(known), perform
+        self._ended: list[RankOutput] = []
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        """Two lines to type in, what came, the keys."""
+        with Vertical() as box:
+            box.border_title = f"Run in ranks of {self._job}"
+            with Horizontal():
+                yield Static("Command")
+                yield Input(
+                    placeholder="for the shell of each rank, such as nvidia-smi -L | wc -l", compact=True, id="command"
+                )
+            with Horizontal():
+                yield Static("Ranks")
+                yield Input(rank_words(self._known), compact=True, id="ranks")
+            yield SentenceLine()
+            yield OutputText()
+            yield Static(
+                "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops what runs, then closes", classes="keys", markup=False
+            )
+
+    def on_mount(self) -> None:
+        """The command first."""
+        self.command.focus()
+
+    def action_page(self, way: int) -> None:
+        """Read on while the command line has the keys."""
+        self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
+
+    def action_leave(self) -> None:
+        """Stop waiting for what runs, or close."""
+        if self._busy:
+            self.workers.cancel_group(self, "everywhere")
+            self._busy = False
+            self._say("waits", f"Stopped waiting; {self._answered()}. It may still run in the others.")
+        else:
+            self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _submit(self) -> None:
+        text = self.command.value.strip()
+        if not text:
+            self._say("waits", "No command was given.")
+            self.command.focus()
+            return
+        try:
+            wanted = parse_ranks(self.ranks.value, self._known)
+        except ConsoleError as error:
+            self._say("bad", str(error))
+            self.ranks.focus()
+            return
+        self._ended = []
+        self.output.show("")
+        self._run(wanted, text)
+
+    @work(group="everywhere", exclusive=True)
+    async def _run(self, ranks: tuple[int, ...], text: str) -> None:
+        self._busy = True
+        self._wanted = len(ranks)
+        self._say("dim", f"{self._answered()}…")
+        try:
+            await self._do(ranks, ("sh", "-c", text), self._take)
+        except ConsoleError as error:
+            self._say("bad", str(error))
+        else:
+            code = worst(self._ended)
+            self._say("bad" if code else "ok", self._answered() + (f"; worst exit code {code}." if code else "."))
+        self._busy = False
+
+    def _take(self, output: RankOutput) -> None:
+        self._ended.append(output)
+        self._say("dim", f"{self._answered()}…")
+        self.output.show("\n".join(line for group in grouped(self._ended) for line in group_lines(group)))
+
+    def _answered(self) -> str:
+        kinds = len(grouped(self._ended))
+        same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
+        return f"{len(self._ended)} of {count(self._wanted, 'rank')} answered{same if len(self._ended) > 1 else ''}"
+
+    def _say(self, ink: str, words: str) -> None:
+        glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")
+        self.status.runs = (Run(glyph, ink), Run(words, "" if ink in ("ok", "dim") else ink))
