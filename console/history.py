@@ -145,6 +145,9 @@ class History:
                 self._close()
                 return self._work(work, otherwise, writes)
             except sqlite3.Error as error:
+                if writes:
+                    self.note = f"What happens is not remembered: {self.place} does not take it ({error})."
+                    return otherwise
                 where = self.place or "in memory"
                 raise Unreadable(f"The memory of runs ({where}) does not answer: {error}.", TRY_AGAIN) from error
 

@@ -1,4 +1,4 @@
-"""A watched cluster to launch on: recipes, plans judged and rendered, launches."""
+"""A watched cluster to launch on: recipes, plans judged and rendered, launches, what becomes of them, and stopping."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from console.cluster.connection import Kubeconfig
     from console.drafting import Drafting
     from console.launch import Catalogue, Launcher
+    from console.models.access import StopReport
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
     from console.models.offer import Offer
+    from console.profiles import Profiles
+    from console.releases import Releases
+    from console.runs import Runs
     from console.settings import Settings
+    from console.stopping import Stopping
 
 
 class LaunchingCluster(WatchedCluster):
@@ -34,6 +39,22 @@ class LaunchingCluster(WatchedCluster):
             from console.launch import Catalogue
 
             self._launches = await asyncio.to_thread(Catalogue.load)
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        await super()._connect(context, namespace)
+        if {"jobsets", "pods"} <= set(self._kinds):
+            self._start("runs", self.runs.keep())
+
+    def _left(self) -> None:
+        super()._left()
+        if "runs" in vars(self):
+            self.runs.left()
+
+    async def close(self) -> None:
+        """End everything, what became of the runs written down."""
+        if "runs" in vars(self):
+            await self.runs.close()
+        await super().close()
 
     def _catalogue(self) -> Catalogue:
         if self._launches is None:
@@ -54,6 +75,34 @@ class LaunchingCluster(WatchedCluster):
         from console.drafting import Drafting
 
         return Drafting(self._catalogue(), self.render)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """What was launched, and what came of it."""
+        from console.runs import Runs
+
+        return Runs(self, self._catalogue, self._launcher)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """Values that are laid under every form."""
+        from console.profiles import Profiles
+
+        return Profiles(self._catalogue)
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        """What stopping would remove and leave, and what releases left behind."""
+        from console.stopping import Stopping
+
+        return Stopping(self, self._launcher)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """Releases, and how far they can be changed."""
+        from console.releases import Releases
+
+        return Releases(self, self._launcher)
 
     async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
         """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`."""
@@ -95,6 +144,14 @@ class LaunchingCluster(WatchedCluster):
         await self._launcher().check(plan)
 
     async def launch(self, plan: LaunchPlan) -> str:
-        """Launch a plan; the JobSet's name. A failed launch leaves nothing."""
+        """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
         self.changing(f"launch {plan.name}")
-        return await self._launcher().launch(plan)
+        job = await self._launcher().launch(plan)
+        await self.runs.launched(plan)
+        return job
+
+    async def stop_job(self, namespace: str, name: str) -> StopReport:
+        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
+        report = await self.stopping.stop(namespace, name)
+        await self.runs.stopped(namespace, name)
+        return report

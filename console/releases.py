@@ -101,15 +101,25 @@ class Releases:
         return change
 
     async def _judged(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
-        from console.cluster.ours import try_change
+        from console.cluster.ours import PODS_FIXED, pods_of, try_change
+        from console.helm import kind_and_name
 
         old = await self._launcher().helm.manifest(name=name, namespace=namespace)
         client = self._cluster.connected.client
+        before = {kind_and_name(text): text for text in old}
         judged: list[ObjectChange] = []
         for change, text in compared(old, new):
             refused = await try_change(client, namespace, text) if change.fate in {Fate.CHANGED, Fate.ADDED} else ""
+            if refused == PODS_FIXED and pods_of(before.get((change.kind, change.name), text)) == pods_of(text):
+                refused = _ADMITTED
             judged.append(ObjectChange(change.kind, change.name, change.fate, change.lines, refused))
         return ReleaseChange(namespace, name, tuple(judged))
+
+
+_ADMITTED = (
+    "Kueue has completed its pods when it left its queue (tolerations of its flavor); Helm would take that away again,"
+    " which a JobSet does not allow."
+)
 
 
 def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange, str]]:

@@ -68,7 +68,8 @@ class Runs:
         return self._cluster.connected.target
 
     @property
-    def _history(self) -> History:
+    def history(self) -> History:
+        """The memory of the cluster of now."""
         folder = self._target.cluster.practice_folder
         place = folder / "history.db" if folder else usual_place()
         return self._histories.setdefault(place, History(place))
@@ -86,7 +87,7 @@ class Runs:
 
     async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
         """Every run that is remembered, newest first, of all clusters."""
-        return await self._history.runs(recipe)
+        return await self.history.runs(recipe)
 
     async def find(self, word: str) -> RunRecord:
         """The run of that number, else the latest of that name; BadInput names those there are."""
@@ -108,7 +109,11 @@ class Runs:
         wanted = set(numbers)
         for number in wanted:
             self._open.pop(number, None)
-        return await self._history.forget(wanted)
+        return await self.history.forget(wanted)
+
+    async def any_open(self) -> bool:
+        """Whether something may still become of a run on this cluster."""
+        return bool(await self._following())
 
     # what happens
 
@@ -132,7 +137,7 @@ class Runs:
             gpus=_number(whole.get("gpus")),
             queue=str(whole.get("queue") or ""),
         )
-        kept = await self._history.add(run)
+        kept = await self.history.add(run)
         if kept.number:
             self._open[kept.number] = kept
         return kept
@@ -151,6 +156,13 @@ class Runs:
         for run in await self._following(fresh=True):
             if run.key == (namespace, name):
                 await self._write(run, replace(run, outcome=Outcome.STOPPED, why="", ended=time.time()))
+
+    async def changed(self, plan: LaunchPlan) -> None:
+        """A job was given other values while it runs."""
+        values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
+        for run in await self._following(fresh=True):
+            if run.key == (plan.namespace, plan.name):
+                await self._write(run, replace(run, values=values, left_out=left_out))
 
     async def note_measure(
         self,
@@ -204,7 +216,7 @@ class Runs:
         """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
         if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
             self._asked = time.monotonic()
-            found = await self._history.open_runs(self._target.cluster.server)
+            found = await self.history.open_runs(self._target.cluster.server)
             self._open = {run.number: run for run in found}
         return tuple(self._open.values())
 
@@ -244,7 +256,7 @@ class Runs:
     async def _write(self, before: RunRecord, after: RunRecord) -> None:
         if after == before:
             return
-        await self._history.change(before, after)
+        await self.history.change(before, after)
         if after.open:
             self._open[after.number] = after
         else:

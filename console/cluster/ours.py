@@ -134,8 +134,9 @@ def _refusal(message: str) -> str:
     return re.sub(r"Invalid value: [\[{].*[\]}]: ", "", re.sub(r"\s+", " ", message))[:400]
 
 
+PODS_FIXED = "The pods of a JobSet cannot be changed once it has left its queue."
 _FIXED = (
-    (r"spec\.replicatedJobs: .*immutable", "The pods of a JobSet cannot be changed once it has left its queue."),
+    (r"spec\.replicatedJobs: .*immutable", PODS_FIXED),
     (r"spec\.failurePolicy: .*immutable", "How often a JobSet may restart is fixed when it is made."),
     (r"kueue\.x-k8s\.io/queue-name\]: .*immutable", "A job that has left its queue cannot go to another."),
     (r"kueue\.x-k8s\.io/priority-class\]", "The priority of a job cannot be changed once it has left its queue."),
@@ -158,6 +159,12 @@ def _loaded(manifest: str) -> dict[str, Any]:
         return dict(yaml.safe_load(manifest))
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise Unreadable(f"An object of the release is not YAML: {error}.") from error
+
+
+def pods_of(manifest: str) -> Any:
+    """The part of a JobSet's YAML that its pods are made from; None for other kinds."""
+    made = _loaded(manifest)
+    return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
 
 
 def data_of(manifests: Iterable[str]) -> tuple[str, ...]:

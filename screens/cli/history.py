@@ -1,0 +1,179 @@
+"""`a4 history`: what was launched, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from console.errors import BadInput, BadKubeconfig, ConsoleError
+from console.models.run import differences, find_run, last_success
+from console.session import Session, memory
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from console.history import History
+    from console.models.run import RunRecord
+    from screens.cli.options import Options
+
+KINDS = ("jobsets", "jobs", "pods")
+TITLES = ("RUN", "RECIPE", "NAME", "LAUNCHED", "OUTCOME", "TOOK", "GPUS", "QUEUE", "PEAK", "LOSS", "CLUSTER")
+RIGHT = (True, False, False, False, False, True, True, False, True, True, False)
+
+
+async def history(options: Options) -> int:
+    """List runs, show one, compare two, or forget some."""
+    async with remembered(options) as kept:
+        runs = await kept.runs(options.recipe)
+        if options.forgotten:
+            code = await forget(kept, runs, options)
+        elif options.diff:
+            code = show_difference(pick(runs, options.diff[0]), pick(runs, options.diff[1]), as_json=options.json)
+        elif options.run:
+            code = show_run(pick(runs, options.run), runs, as_json=options.json)
+        else:
+            code = show_runs(runs, kept.note, as_json=options.json)
+        if kept.note and not options.json:
+            warn(kept.note)
+    return code
+
+
+@asynccontextmanager
+async def remembered(options: Options) -> AsyncIterator[History]:
+    """The memory that belongs to the cluster, what is open there completed first; without a kubeconfig, as it is."""
+    try:
+        async with connected(options, ()) as session:
+            kept = session.runs.history
+            if await session.runs.any_open():
+                await complete(session)
+            yield kept
+    except BadKubeconfig:
+        if options.kubeconfig or options.context:
+            raise
+        yield memory()
+
+
+async def complete(session: Session) -> None:
+    """See what became of what is open; a cluster that does not answer is said, and the memory is shown as it is."""
+    try:
+        watching = await Session.open(session.settings, kinds=KINDS)
+        try:
+            await watching.listed(*KINDS, timeout=10)
+        finally:
+            await watching.close()  # which settles what is open
+    except ConsoleError as error:
+        warn(f"What became of open runs is not known: {error.message}")
+
+
+def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
+    """The run that was named."""
+    found = find_run(runs, word)
+    if found is None:
+        raise BadInput(f"No run {word} is remembered.", "a4 history lists them.")
+    return found
+
+
+def as_item(run: RunRecord, now: float) -> dict[str, Any]:
+    """A run as JSON."""
+    return {**asdict(run), "seconds": run.seconds(now)}
+
+
+def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
+    """All of them, newest first."""
+    now = time.time()
+    if as_json:
+        say_json({"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]})
+    elif not runs:
+        say("No runs are remembered.")
+    else:
+        say_table(TITLES, [row(run, now) for run in runs], RIGHT)
+    return 0
+
+
+def row(run: RunRecord, now: float) -> tuple[str, ...]:
+    """One line of the table."""
+    seconds = run.seconds(now)
+    return (
+        str(run.number),
+        run.recipe,
+        run.name,
+        wording.moment(run.launched, now),
+        str(run.outcome),
+        "" if seconds is None else wording.age(seconds),
+        str(run.gpus or ""),
+        run.queue,
+        "" if run.peak_busbw is None else f"{run.peak_busbw:.0f}",
+        "" if run.loss is None else f"{run.loss:.3f}",
+        run.context,
+    )
+
+
+def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
+    """One run: what it was, its values, and what differs from the last successful one."""
+    before = last_success(runs, run)
+    now = time.time()
+    if as_json:
+        told = differences(before, run) if before else ()
+        say_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
+        return 0
+    say(f"{run.name}: {run.recipe}, run {run.number}, {run.outcome}" + (f": {run.why}" if run.why else ""))
+    say(f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}")
+    for line in figures(run):
+        say(line)
+    say(yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else "(defaults)")
+    if run.left_out:
+        say(f"# not kept, because secret: {', '.join(run.left_out)}")
+    if before:
+        say()
+        show_difference(before, run, as_json=False)
+    return 0
+
+
+def figures(run: RunRecord) -> list[str]:
+    """What was measured, in lines."""
+    found = []
+    if run.peak_busbw is not None:
+        average = f", average {run.average_busbw:.1f}" if run.average_busbw is not None else ""
+        found.append(f"bus bandwidth: peak {run.peak_busbw:.1f} GB/s{average}")
+    if run.loss is not None:
+        found.append(f"last loss {run.loss:.4f}" + (f" at step {run.step:,}" if run.step is not None else ""))
+    return found
+
+
+def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:
+    """Values in which two runs differ."""
+    found = differences(before, after)
+    if as_json:
+        say_json({"before": before.number, "after": after.number, "differences": found})
+        return 0
+    names = f"{before.name} (run {before.number}, {before.outcome})", f"{after.name} (run {after.number})"
+    if not found:
+        say(f"{names[1]} has the same values as {names[0]}.")
+        return 0
+    say(f"{names[1]} against {names[0]}:")
+    rows = [(each.path, default(each.before), default(each.after)) for each in found]
+    say_table(("VALUE", f"RUN {before.number}", f"RUN {after.number}"), rows, (False,) * 3)
+    return 0
+
+
+def default(text: str | None) -> str:
+    """A value on one line, or the words that it was not changed."""
+    return "(default)" if text is None else wording.one_line(text)
+
+
+async def forget(kept: History, runs: Sequence[RunRecord], options: Options) -> int:
+    """Drop runs from the memory."""
+    chosen = {pick(runs, word).number for word in options.forgotten}
+    gone = await kept.forget(sorted(chosen))
+    if options.json:
+        say_json({"forgotten": sorted(chosen) if gone else []})
+    else:
+        say(f"Forgot {wording.count(gone, 'run')}.")
+    return 0 if gone else 1

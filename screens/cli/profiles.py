@@ -1,0 +1,66 @@
+"""`a4 profiles`: named sets of values, listed, shown and changed; no cluster is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from console.errors import BadInput
+from console.session import saved_profiles
+from screens.cli.output import say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from console.models.launch import FieldProblem
+    from console.profiles import Profiles
+    from screens.cli.options import Options
+
+
+async def profiles(options: Options) -> int:
+    """List profiles, or do what was asked with one."""
+    kept = saved_profiles()
+    if not options.name:
+        if options.by_default is False:
+            await kept.make_default("")
+            return 0
+        return await show_all(kept, as_json=options.json)
+    if options.delete:
+        await kept.delete(options.name)
+        say(f"Removed profile {options.name}.")
+        return 0
+    if options.set or options.unset:
+        await kept.change(options.name, options.set, options.unset)
+    if options.by_default is not None:
+        await kept.make_default(options.name if options.by_default else "")
+    return await show(kept, options.name, as_json=options.json)
+
+
+async def show_all(kept: Profiles, *, as_json: bool) -> int:
+    """All of them."""
+    default = await kept.default()
+    names = await kept.names()
+    if as_json:
+        say_json({"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names})
+    elif not names:
+        say(f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
+    else:
+        say_table(("PROFILE", "DEFAULT"), [(name, "yes" if name == default else "") for name in names], (False, False))
+    return 0
+
+
+async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
+    """One of them; what is wrong in it is named."""
+    profile = await kept.read(name)
+    default = await kept.default() == name
+    if as_json:
+        say_json({"name": name, "default": default, "values": profile.values, "problems": profile.problems})
+    else:
+        for each in profile.problems:
+            warn(f"{name}: {each.message}")
+        say(yaml.safe_dump(dict(profile.values), sort_keys=False, allow_unicode=True).strip() or "# empty")
+    return refusal(profile.problems)
+
+
+def refusal(problems: tuple[FieldProblem, ...]) -> int:
+    """The exit code of a profile with these problems."""
+    return BadInput.exit_code if problems else 0

@@ -1,0 +1,79 @@
+"""`a4 releases`, `a4 upgrade`, `a4 rollback`: releases as Helm knows them, changed as far as the cluster allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.release import Fate
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table
+
+if TYPE_CHECKING:
+    from console.models.release import ReleaseChange
+    from screens.cli.options import Options
+
+
+async def releases(options: Options) -> int:
+    """List releases, or the revisions of one."""
+    async with connected(options, ()) as session:
+        if options.name:
+            found = await session.releases.history(session.namespace, options.name)
+        else:
+            found = await session.releases.all("" if options.all_namespaces else session.namespace)
+    if options.json:
+        say_json({"kind": "revisions" if options.name else "releases", "items": found})
+    elif not found:
+        say("No releases.")
+    else:
+        say_table(
+            ("NAMESPACE", "NAME", "REVISION", "STATUS", "RECIPE", "CHART", "UPDATED"),
+            [(each.namespace, each.name, str(each.revision), each.status, each.recipe, each.chart, each.updated)
+             for each in found],
+            (False, False, True, False, False, False, False),
+        )  # fmt: skip
+    return 0
+
+
+async def upgrade(options: Options) -> int:
+    """Give a release other values, or say what that would do."""
+    async with connected(options, ()) as session:
+        where, name = session.namespace, options.name
+        plan = await session.releases.plan(where, name)
+        changes = session.set_values(plan.recipe, options.set)
+        plan = await session.releases.changed_plan(where, name, changes)
+        if options.dry_run:
+            return tell(await session.releases.try_upgrade(plan), as_json=options.json, done="")
+        change = await session.releases.upgrade(plan)
+        await session.runs.changed(plan)
+        return tell(change, as_json=options.json, done=f"{name} is changed.")
+
+
+async def rollback(options: Options) -> int:
+    """Go back to an earlier revision, or say what that would do."""
+    async with connected(options, ()) as session:
+        where, name = session.namespace, options.name
+        revision = options.revision
+        if revision is None:
+            revision = await session.releases.revision_before(where, name)
+        if options.dry_run:
+            return tell(await session.releases.try_rollback(where, name, revision), as_json=options.json, done="")
+        change = await session.releases.rollback(where, name, revision)
+        return tell(change, as_json=options.json, done=f"{name} is back at revision {revision}.")
+
+
+def tell(change: ReleaseChange, *, as_json: bool, done: str) -> int:
+    """A change object by object; exit code 1 when the cluster refuses a part of it."""
+    if as_json:
+        say_json(change)
+        return 1 if change.refused else 0
+    for each in change.objects:
+        if each.fate is Fate.SAME:
+            continue
+        say(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
+        for line in each.lines:
+            say(f"  {line}")
+    if change.idle:
+        say("Nothing changes.")
+    elif done:
+        say(done)
+    return 1 if change.refused else 0

@@ -1,0 +1,145 @@
+"""`a4 stop`: one job or several, and what releases left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError, NotFound
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.output import complain, say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.release import Leftover, StopPlan
+    from console.session import Session
+    from screens.cli.options import Options
+
+KINDS = ("jobsets", "pods")
+
+
+async def stop(options: Options) -> int:
+    """Stop what was named, and say what went and what stays."""
+    if options.leftovers:
+        return await leftovers(options)
+    if not options.jobs:
+        raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows what others left behind.")
+    async with connected(options, KINDS) as session:
+        await session.listed(*KINDS)
+        plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
+        if options.dry_run:
+            return tell_plans(plans, as_json=options.json)
+        if len(plans) > 1 and not options.yes:
+            lines = [line for plan in plans for line in words_of(plan)]
+            if not await agreed(lines, f"Stop {wording.count(len(plans), 'job')}?"):
+                return 1
+        return await do_stop(session, plans, as_json=options.json)
+
+
+async def plan_of(session: Session, name: str) -> StopPlan:
+    """What stopping it would do; NotFound that says where it was looked for."""
+    try:
+        return await session.stopping.plan(session.namespace, name)
+    except NotFound as error:
+        where = f"in namespace {session.namespace}"
+        raise NotFound(f"There is no job {name} {where}.", "a4 jobs -A lists all there are.") from error
+
+
+async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
+    """Stop each; one that fails does not keep the others from it."""
+    code = 0
+    reports = []
+    for plan in plans:
+        try:
+            report = await session.stop_job(plan.namespace, plan.name)
+        except ConsoleError as error:
+            code = code or complain(error)
+            continue
+        reports.append({**asdict(report), "stays": plan.stays})
+        if not as_json:
+            say(f"Stopped {report.name}: " + (", ".join(report.deleted) or "nothing was left to delete") + ".")
+            if plan.stays:
+                say(f"Stays: {', '.join(plan.stays)}.")
+    if as_json:
+        say_json(reports[0] if len(plans) == 1 and reports else reports)
+    return code
+
+
+def tell_plans(plans: Sequence[StopPlan], *, as_json: bool) -> int:
+    """What would go and what would stay."""
+    if as_json:
+        say_json(plans[0] if len(plans) == 1 else plans)
+        return 0
+    for plan in plans:
+        for line in words_of(plan):
+            say(line)
+    return 0
+
+
+def words_of(plan: StopPlan) -> list[str]:
+    """A plan in lines."""
+    whose = f"Helm release {plan.release}" if plan.release else "no release"
+    lines = [f"{plan.name} in {plan.namespace} ({whose})", f"  goes: {', '.join(plan.goes)}"]
+    if plan.pods:
+        freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
+        lines.append(f"        {wording.count(plan.pods, 'pod')} and their logs{freed}")
+    return [*lines, f"  stays: {', '.join(plan.stays)}"] if plan.stays else lines
+
+
+async def agreed(lines: Sequence[str], question: str) -> bool:
+    """Ask on the terminal; BadInput without one, since nobody could answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(f"{question} Nobody can be asked here.", "Add --yes, or --dry-run to see what it would do.")
+    for line in lines:
+        sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    return answer.strip().lower() in {"y", "yes"}
+
+
+async def leftovers(options: Options) -> int:
+    """List what releases left behind; with --yes, or when somebody agrees, remove it."""
+    async with connected(options, ()) as session:
+        found, hidden = await session.stopping.leftovers("" if options.all_namespaces else session.namespace)
+        if options.jobs:
+            found = tuple(each for each in found if each.release in options.jobs)
+        for kind in hidden:
+            warn(f"{kind}s may not be listed: ask for `list {kind.lower()}s`.")
+        going = [each for each in found if options.data or not each.holds_data]
+        removed: list[Leftover] = []
+        code = 0
+        tell_leftovers(found, as_json=options.json)
+        terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        if going and not options.dry_run and (options.yes or terminal):
+            question = f"Remove {wording.count(len(going), 'object')}?"
+            if options.yes or await agreed((), question):
+                for each in going:
+                    try:
+                        await session.stopping.remove(each)
+                        removed.append(each)
+                    except ConsoleError as error:
+                        code = code or complain(error)
+    if options.json:
+        say_json({"kind": "leftovers", "unread": hidden, "items": found, "removed": removed})
+    elif removed:
+        say("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
+    return code
+
+
+def tell_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
+    """As a table; JSON comes when it is known what was removed."""
+    if as_json:
+        return
+    if not found:
+        say("Nothing is left behind.")
+        return
+    say_table(
+        ("KIND", "NAMESPACE", "NAME", "DATA", "WHY"),
+        [(each.kind, each.namespace, each.name, "yes" if each.holds_data else "", each.why) for each in found],
+        (False,) * 5,
+    )

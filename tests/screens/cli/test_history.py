@@ -1,0 +1,202 @@
+"""What was launched, stopped and kept, by commands: on the practice cluster, each command a console of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice.child import PracticeProcess
+from screens.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    practice = PracticeProcess.start(speed=20.0)
+    try:
+        yield practice.kubeconfig()
+    finally:
+        practice.stop()
+
+
+class Commands:
+    """Runs one command after the other on the same cluster."""
+
+    def __init__(self, kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.kubeconfig, self.capfd = kubeconfig, capfd
+
+    def run(self, *argv: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        code = main([argv[0], "--kubeconfig", str(self.kubeconfig), *argv[1:]])
+        said = self.capfd.readouterr()
+        return code, said.out, said.err
+
+    def json(self, *argv: str) -> Any:
+        """What a command that succeeds says as JSON."""
+        code, out, told = self.run(*argv, "--json")
+        assert code == 0, told
+        return json.loads(out)
+
+
+@pytest.fixture
+def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(kubeconfig, capfd)
+
+
+def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
+    first = ("--set", "gpus=8", "--set", "queue=research", "--set", "recipe.nccl.end=64M")
+    assert a4.run("launch", "nccl-all-reduce", "--name", "one", *first, "--wait")[0] == 0
+    (run,) = a4.json("history")["items"]
+    assert (run["number"], run["name"], run["recipe"], run["outcome"]) == (1, "one", "nccl-all-reduce", "succeeded")
+    assert run["values"] == {"gpus": 8, "queue": "research", "recipe": {"nccl": {"end": "64M"}}}
+    assert run["peak_busbw"] > run["average_busbw"] > 1
+    assert run["seconds"] == run["ended"] - run["started"]
+
+    # again, with one thing changed
+    code, _, _ = a4.run("launch", "--like", "one", "--name", "two", "--set", "recipe.nccl.end=128M")
+    assert code == 0
+    two = a4.json("history", "--show", "two")
+    assert two["values"] == {"gpus": 8, "queue": "research", "recipe": {"nccl": {"end": "128M"}}}
+    assert two["last_success"] == 1
+    assert two["differences"] == [{"path": "recipe.nccl.end", "before": "64M", "after": "128M"}]
+    assert a4.json("history", "--diff", "1", "2")["differences"] == two["differences"]
+    code, out, _ = a4.run("history")
+    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
+        ["2", "nccl-all-reduce", "two"], ["1", "nccl-all-reduce", "one"],
+    ]  # fmt: skip
+    code, out, _ = a4.run("history", "--show", "two")
+    assert "end: 128M" in out
+    assert "recipe.nccl.end" in out
+
+    # a stop says what stays, and is remembered
+    code, out, _ = a4.run("stop", "two", "--dry-run")
+    assert code == 0
+    assert "goes: " in out
+    assert "JobSet two" in out
+    assert a4.json("stop", "two")["release"] == "two"
+    assert a4.json("history", "--show", "two")["outcome"] == "stopped"
+    assert a4.json("history", "--forget", "two")["forgotten"] == [2]
+    assert [item["number"] for item in a4.json("history")["items"]] == [1]
+    assert a4.run("history", "--show", "two")[0] == 2
+    assert a4.run("history", "ddp-smoke")[1] == "No runs are remembered.\n"
+    a4.run("stop", "one")
+
+
+def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("red", "blue"):
+        assert a4.run("launch", "interactive", "--name", name, "--set", "gpus=8", "--set", "queue=research")[0] == 0
+    code, _, told = a4.run("stop", "red", "blue")
+    assert code == 2
+    assert "Add --yes" in told
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    monkeypatch.setattr(sys, "stderr", Terminal(""))
+    assert a4.run("stop", "red", "blue")[0] == 1
+    monkeypatch.undo()
+    assert {item["name"] for item in a4.json("jobs")["items"]} >= {"red", "blue"}
+    assert a4.run("stop", "red", "nope", "--yes")[0] == 1  # nothing is stopped where one name is wrong
+    reports = a4.json("stop", "red", "blue", "--yes")
+    assert [report["name"] for report in reports] == ["red", "blue"]
+    assert a4.run("stop", "red")[0] == 1
+    assert a4.run("stop")[0] == 2
+
+
+class Terminal:
+    """A terminal at which somebody types a line."""
+
+    def __init__(self, typed: str) -> None:
+        self.typed = typed
+        self.shown = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self.typed
+
+    def write(self, text: str) -> int:
+        self.shown += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_leftovers_are_listed_and_removed(a4: Commands) -> None:
+    nfs = ("--set", "storage.nfs.server=10.0.0.2", "--set", "storage.nfs.claim=cli-shared")
+    launched = a4.run("launch", "interactive", "--name", "writer", "--set", "gpus=8", "--set", "queue=research", *nfs)
+    assert launched[0] == 0
+    code, out, _ = a4.run("stop", "writer")
+    assert "Stays: " in out
+    assert "PersistentVolumeClaim cli-shared" in out
+    left = a4.json("stop", "--leftovers", "writer")
+    assert {item["kind"] for item in left["items"]} == {"PersistentVolume", "PersistentVolumeClaim"}
+    assert all(item["holds_data"] for item in left["items"])
+    assert a4.json("stop", "--leftovers", "writer", "--yes")["removed"] == []  # data needs to be said
+    assert len(a4.json("stop", "--leftovers", "writer", "--data", "--yes")["removed"]) == 2
+    code, out, _ = a4.run("stop", "--leftovers", "writer")
+    assert (code, out) == (0, "Nothing is left behind.\n")
+
+
+def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:
+    assert a4.run("launch", "interactive", "--name", "pods", "--set", "gpus=8")[0] == 0
+    code, out, _ = a4.run("upgrade", "pods", "--set", "ttl=100", "--dry-run")
+    assert code == 0
+    assert "+  ttlSecondsAfterFinished: 100" in out
+    assert [item["revision"] for item in a4.json("releases", "pods")["items"]] == [1]
+    assert a4.run("upgrade", "pods", "--set", "ttl=100")[1].endswith("pods is changed.\n")
+    assert a4.json("history", "--show", "pods")["values"]["ttl"] == 100
+    code, _, told = a4.run("upgrade", "pods", "--set", "restarts=3")
+    assert code == 1
+    assert "How often a JobSet may restart is fixed when it is made." in told
+    assert "a4 launch interactive --like pods" in told
+    assert a4.run("rollback", "pods")[0] == 0
+    assert [item["revision"] for item in a4.json("releases", "pods")["items"]] == [1, 2, 3]
+    assert "pods" in [item["name"] for item in a4.json("releases")["items"]]
+    assert a4.run("rollback", "pods", "9")[0] == 2
+    a4.run("stop", "pods")
+
+
+def test_what_kueue_has_completed_is_not_taken_away(a4: Commands) -> None:
+    queued = ("--set", "gpus=8", "--set", "queue=research")
+    assert a4.run("launch", "ddp-smoke", "--name", "admitted", *queued, "--wait")[0] == 0
+    code, out, _ = a4.run("upgrade", "admitted", "--set", "ttl=100", "--dry-run")
+    assert code == 1
+    assert "Kueue has completed its pods" in out
+    a4.run("stop", "admitted")
+
+
+def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
+    assert a4.run("profiles", "cli", "--set", "queue=research", "--set", "gpus=8", "--default")[0] == 0
+    try:
+        assert a4.json("profiles") | {"folder": ""} == {
+            "kind": "profiles", "folder": "", "default": "cli", "items": ["cli"],
+        }  # fmt: skip
+        for more, gpus in (((), 8), (("--set", "gpus=16"), 16), (("--no-profile", "--set", "queue=research"), 16)):
+            shown = a4.json("launch", "nccl-all-reduce", "--dry-run", *more)["manifests"]
+            (jobset,) = (each["text"] for each in shown if each["kind"] == "JobSet")
+            assert 'kueue.x-k8s.io/queue-name: "research"' in jobset
+            assert f"parallelism: {gpus // 8}\n" in jobset
+        assert a4.run("profiles", "cli", "--set", "env.HF_TOKEN=hunter2")[0] == 2
+        assert a4.run("launch", "nccl-all-reduce", "--profile", "nope", "--dry-run")[0] == 2
+    finally:
+        a4.run("profiles", "cli", "--delete")
+    assert a4.run("profiles", "cli")[0] == 2
+
+
+def test_without_a_recipe_or_a_run_nothing_is_launched(a4: Commands) -> None:
+    assert a4.run("launch")[0] == 2
+    assert a4.run("launch", "--like", "nope")[0] == 2
+
+
+def test_history_needs_no_cluster(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert main(["history", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"kind": "history", "note": "", "items": []}
