@@ -1,39 +1,47 @@
-"""Lines of text: only the visible ones are drawn, so they may be many; followed, paused, folded, searched."""
+"""Lines of text: only the visible ones are read and drawn, so they may be many; followed, paused, folded, searched."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from console.models.text import MemoryText
 from screens.widgets.ink import Inked
-from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
+from screens.widgets.log_sift import Sifting
+from screens.widgets.log_text import folded, line_ink, marked, printable
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from rich.style import Style
     from textual import events
     from textual.timer import Timer
 
+    from console.models.text import Row, Text
     from screens.wording import Run
 
 LIMIT = 50_000
-"""Lines kept; the oldest go first."""
+"""Lines that are kept of a log that is in memory only; the oldest go first."""
 FLUSH = 1 / 30
 """Seconds between two drawings while lines stream in."""
+LABEL = 24
+"""Columns of the longest label that is shown."""
 
 
-class LogLines(ScrollView, Inked, can_focus=True):
-    """The lines themselves."""
+class LogLines(Sifting, ScrollView, Inked, can_focus=True):
+    """The lines of a text, the one given by `show_text` or its own, to which `append` adds.
+
+    A row of the scroll bar is a line, folded or not.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle_follow", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
@@ -45,8 +53,8 @@ class LogLines(ScrollView, Inked, can_focus=True):
         Binding("end,G", "bottom", "Last line", show=False, id="log.bottom"),
         Binding("left", "shift(-16)", "Left", show=False, id="log.left"),
         Binding("right", "shift(16)", "Right", show=False, id="log.right"),
-        Binding("W", "toggle_wrap", "Wrap", id="log.wrap", tooltip="Fold long lines"),
-        Binding("T", "toggle_times", "Times", id="log.times", tooltip="Show when each line was printed"),
+        Binding("W", "toggle_wrap", "Wrap", show=False, id="log.wrap", tooltip="Fold long lines"),
+        Binding("T", "toggle_times", "Times", show=False, id="log.times", tooltip="Show when each line was printed"),
         Binding("n", "match(1)", "Next match", id="log.next"),
         Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
     ]
@@ -54,30 +62,32 @@ class LogLines(ScrollView, Inked, can_focus=True):
     follow: reactive[bool] = reactive(True)
     wrap: reactive[bool] = reactive(False)
     times: reactive[bool] = reactive(False)
-    wanted: reactive[str] = reactive("")
-    """What is searched for."""
     shown: reactive[int] = reactive(0)
-    """Lines held."""
-    matches: reactive[tuple[int, ...]] = reactive(())
-    """Lines in which the search text stands."""
-    match: reactive[int] = reactive(-1)
-    """Which of the matches was last gone to."""
+    """Lines that are shown."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.texts: list[str] = []
-        self._stamps: list[float] = []
-        self._widest = 0
-        self._ends: list[int] = []
+        self.text: Text = MemoryText(LIMIT)
         self._fresh: list[tuple[float, str]] = []
-        self._jumping = False
         self._flush_due: Timer | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._jumping = False
+        self._widest = 0
+        self._page: tuple[int, list[Row]] = (0, [])
+        self._folds: list[tuple[int, str, bool]] = []
+        """While folded: for each visible row its line, its piece of that, and whether it is the first."""
 
     # what comes in
 
+    def show_text(self, text: Text) -> None:
+        """Another text, from its end on."""
+        self.text = text
+        self._fresh, self._widest, self.match = [], 0, -1
+        self.follow = True
+        self.sift_anew()
+        self.renew()
+
     def append(self, lines: Iterable[tuple[float, str]]) -> None:
-        """Adds lines (moment, text); they are drawn together a moment later."""
+        """Adds lines (moment, text) to its own text; they are drawn together a moment later."""
         self._fresh.extend(lines)
         if self._flush_due is None and self.is_attached:
             self._flush_due = self.set_timer(FLUSH, self.flush)
@@ -87,97 +97,128 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.flush()
 
     def clear(self) -> None:
-        """Forgets all lines; another log begins."""
-        self.texts, self._stamps, self._ends, self._fresh = [], [], [], []
-        self._widest, self.shown, self.matches, self.match, self.follow = 0, 0, (), -1, True
-        self._measure()
+        """Begins another text of its own."""
+        self.show_text(MemoryText(LIMIT))
 
     def flush(self) -> None:
-        """Takes in what was appended, and goes to the end if following."""
+        """Takes in what was appended."""
         self._flush_due = None
-        fresh, self._fresh = self._fresh[-LIMIT:], []
-        if not fresh:
-            return
-        first = len(self.texts)
-        for stamp, text in fresh:
-            plain = printable(text)
-            self.texts.append(plain)
-            self._stamps.append(stamp)
-            self._widest = max(self._widest, len(plain) if plain.isascii() else cell_len(plain))
-        gone = len(self.texts) - LIMIT
-        if gone > 0:
-            self._drop(gone)
-            first = 0
-        self._grow(first)
-        self.shown = len(self.texts)
-        self._find(first)
+        fresh, self._fresh = self._fresh, []
+        if fresh and isinstance(self.text, MemoryText):
+            gone = self.text.append(fresh)
+            if gone and not self.follow:
+                self._jump(self.scroll_y - gone)
+        self.renew()
+
+    def renew(self) -> None:
+        """The text may have more lines, or others; goes to the end if following."""
+        self.sift_more()
+        self.remeasure()
+
+    def remeasure(self) -> None:
+        """As many lines as there are by now."""
+        self.shown = len(self.text)
+        self._page = (0, [])
         self._measure()
 
-    def _drop(self, gone: int) -> None:
-        lines = self._ends[gone - 1] if self.wrap and gone <= len(self._ends) else gone
-        del self.texts[:gone], self._stamps[:gone]
-        self._ends.clear()
-        if not self.follow:
-            self._jump(self.scroll_y - lines)
-
-    def _grow(self, first: int) -> None:
-        if not self.wrap:
-            return
-        width = self._room()
-        if first == 0 or len(self._ends) < first:
-            self._ends, first = [], 0
-        end = self._ends[-1] if self._ends else 0
-        for text in self.texts[first:]:
-            end += len(folded(text, width))
-            self._ends.append(end)
-
     def _measure(self) -> None:
-        height = self._ends[-1] if self.wrap and self._ends else len(self.texts)
+        height = self.shown
+        if self.wrap:
+            height = self._last_top() + max(1, self._rows_high())
         width = self.size.width if self.wrap else self._widest + self._margin()
         self.virtual_size = Size(width, height)
         if self.follow:
             self._jump(self.max_scroll_y)
+        self._fold()
         self.refresh()
 
+    # what is drawn
+
+    def _rows_high(self) -> int:
+        return self.scrollable_content_region.height
+
     def _margin(self) -> int:
-        return 9 if self.times else 0
+        return (9 if self.times else 0) + self._label_width
 
     def _room(self) -> int:
         return max(1, self.scrollable_content_region.width - self._margin())
 
-    # what is drawn
+    def _lines(self, start: int, stop: int) -> Sequence[Row]:
+        """These lines, from the page that was read last if they are all in it."""
+        first, rows = self._page
+        stop = min(stop, self.shown)
+        if not (first <= start and stop <= first + len(rows)):
+            first = max(0, start)
+            rows = [row._replace(text=printable(row.text)) for row in self.text.page(first, stop)]
+            self._page = first, rows
+            self._label_width = max((min(LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
+            widest = max((cell_len(row.text) for row in rows), default=0)
+            if widest > self._widest and not self.wrap:
+                self._widest = widest
+                self.virtual_size = Size(widest + self._margin(), self.virtual_size.height)
+        return rows[start - first : stop - first]
+
+    def _last_top(self) -> int:
+        """The line at the top when the last one is at the bottom."""
+        high, width = self._rows_high(), self._room()
+        top, rows = self.shown, 0
+        for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
+            rows += len(folded(row.text, width))
+            if rows > high and top < self.shown:
+                break
+            top -= 1
+        return max(0, top)
+
+    def _fold(self) -> None:
+        self._folds = []
+        if not self.wrap:
+            return
+        top, width = round(self.scroll_y), self._room()
+        for number, row in enumerate(self._lines(top, top + self._rows_high()), top):
+            pieces = folded(row.text, width)
+            self._folds += [(number, piece, at == 0) for at, piece in enumerate(pieces[: self._rows_high()])]
 
     def render_line(self, y: int) -> Strip:
-        """One visible line."""
-        width = self.scrollable_content_region.width
-        ground = self.rich_style
-        row = y + round(self.scroll_y)
-        index = bisect_right(self._ends, row) if self.wrap else row
-        if index >= len(self.texts):
-            return Strip.blank(width, ground)
-        text, part = self.texts[index], 0
-        if self.matches and self.match >= 0 and self.matches[self.match] == index:
-            ground += self.ground("cursor")
-        whole = text
+        """One visible line, or a piece of one."""
+        width, ground = self.scrollable_content_region.width, self.rich_style
+        top = round(self.scroll_y)
         if self.wrap:
-            part = row - (self._ends[index - 1] if index else 0)
-            text = folded(text, self._room())[part]
-        runs = self.paint(text, whole)
-        segments = [Segment(run.text, ground + self.ink(run.ink)) for run in runs]
+            number, piece, first = self._folds[y] if y < len(self._folds) else (self.shown, "", True)
+        else:
+            number, piece, first = top + y, "", True
+        if number >= self.shown:
+            return Strip.blank(width, ground)
+        found = self._lines(top, top + max(1, self._rows_high()))[number - top : number - top + 1]
+        if not found:
+            return Strip.blank(width, ground)
+        row = found[0]
+        if number == self.match_line:
+            ground += self.ground("cursor")
+        runs = self.paint(piece if self.wrap else row.text, row.text)
         left = 0 if self.wrap else round(self.scroll_x)
-        body = Strip(segments).crop(left, left + width - self._margin())
+        body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
+        body = body.crop(left, left + width - self._margin())
+        return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
+
+    def _head(self, row: Row, ground: Style, *, first: bool) -> Strip:
+        """Time and label, at the first piece of a line."""
+        head: list[Segment] = []
         if self.times:
-            stamp = f"{datetime.fromtimestamp(self._stamps[index]).astimezone():%H:%M:%S} " if not part else " " * 9
-            body = Strip.join([Strip([Segment(stamp, ground + self.ink("dim"))]), body])
-        return body.adjust_cell_length(width, ground)
+            stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
+            head.append(Segment(stamp, ground + self.ink("dim")))
+        if self._label_width:
+            label = row.label[:LABEL] if first else ""
+            ink = "waits" if row.dissent else "accent"
+            head.append(Segment(f"{label:>{self._label_width - 1}} ", ground + self.ink(ink)))
+        return Strip(head)
 
     def paint(self, text: str, whole: str) -> list[Run]:
         """A piece of a line in its inks; the words of the whole line decide."""
-        return marked(text, line_ink(whole), self._pattern)
+        return marked(text, line_ink(whole), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another width folds differently."""
-        self._grow(0)
+        self._page = (0, [])
         self._measure()
 
     # following
@@ -191,6 +232,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Whoever scrolls up wants to read; whoever comes back to the end wants to follow."""
         super().watch_scroll_y(old_value, new_value)
+        self._fold()
         if self._jumping:
             return
         if new_value < old_value and new_value < self.max_scroll_y:
@@ -203,6 +245,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
         if follow:
             self._jump(self.max_scroll_y)
 
+    def go_to(self, line: int) -> None:
+        """Shows that line in the middle, and stays there."""
+        self.follow = False
+        middle = 0 if self.wrap else self._rows_high() // 2
+        self._jump(line - middle)
+        self.refresh()
+
     def action_toggle_follow(self) -> None:
         """Stops here, or goes to the end and stays there."""
         self.follow = not self.follow
@@ -213,12 +262,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     def action_page(self, pages: int) -> None:
         """A page up or down, with one line kept."""
-        self.action_move(pages * max(1, self.scrollable_content_region.height - 1))
+        rows = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
+        self.action_move(pages * max(1, rows - 1))
 
     def action_top(self) -> None:
         """The first line."""
         self.follow = False
-        self.scroll_to(y=0, animate=False, immediate=True, force=True)
+        self._jump(0)
 
     def action_bottom(self) -> None:
         """The last line, and what comes."""
@@ -236,60 +286,17 @@ class LogLines(ScrollView, Inked, can_focus=True):
         """Shows or hides when each line was printed."""
         self.times = not self.times
 
-    def _refold(self) -> None:
-        first = self._first_line()
-        self._ends = []
-        self._grow(0)
-        self._measure()
-        if not self.follow:
-            self._jump(self._top_of(first))
-
     def watch_wrap(self) -> None:
         """The lines are folded anew, and the first visible one stays first."""
-        self._refold()
+        top = self.scroll_y
+        self._measure()
+        if not self.follow:
+            self._jump(top)
+            self._fold()
 
     watch_times = watch_wrap
 
-    def _first_line(self) -> int:
-        row = round(self.scroll_y)
-        return bisect_right(self._ends, row) if self._ends else row
-
-    def _top_of(self, index: int) -> int:
-        if not (self.wrap and self._ends):
-            return index
-        return self._ends[index - 1] if 0 < index <= len(self._ends) else 0
-
-    # searching
-
-    def watch_wanted(self, wanted: str) -> None:
-        """Another text to find: the nearest match from here on is shown."""
-        self._pattern = pattern(wanted)
-        self.matches, self.match = (), -1
-        self._find(0)
-        if self.matches:
-            here = self._first_line()
-            self._go(next((at for at, line in enumerate(self.matches) if line >= here), len(self.matches) - 1))
-        self.refresh()
-
-    def _find(self, first: int) -> None:
-        if self._pattern is None:
-            return
-        search = self._pattern.search
-        found = tuple(first + at for at, text in enumerate(self.texts[first:]) if search(text))
-        self.matches = found if first == 0 else self.matches + found
-
-    def action_match(self, step: int) -> None:
-        """The next or previous match, round the end."""
-        if self.matches:
-            self._go((self.match + step) % len(self.matches))
-
-    def _go(self, match: int) -> None:
-        self.match = match
-        self.follow = False
-        middle = self.scrollable_content_region.height // 2
-        self.scroll_to(y=max(0, self._top_of(self.matches[match]) - middle), animate=False, immediate=True, force=True)
-        self.refresh()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """`n` belongs to the search only while something is searched."""
-        return bool(self.wanted) if action == "match" else True
+    @work(group="sift", exclusive=True)
+    async def sift_on(self) -> None:
+        """Look through the text until all of it has been looked at."""
+        await self.sift_all()

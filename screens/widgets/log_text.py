@@ -51,6 +51,12 @@ def pattern(query: str) -> re.Pattern[str] | None:
         return re.compile(re.escape(query), flags)
 
 
+def byte_pattern(query: str) -> re.Pattern[bytes] | None:
+    """The same for lines that are not decoded."""
+    found = pattern(query)
+    return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
+
+
 def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Run]:
     """The line in its ink, with every match in the ink of what was found."""
     if wanted is None:

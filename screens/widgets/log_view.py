@@ -1,21 +1,35 @@
-"""A log with its status line and its search box."""
+"""A log with its status line, its search box and its filters."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
+from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Input, Static
 
+from console.models.text import Keep
 from screens import wording
 from screens.widgets.log_lines import LogLines
+from screens.widgets.log_text import byte_pattern
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+    from console.models.text import Text
+
+ERRORS = (
+    r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
+    r"|[a-z]Error\b|NCCL WARN"
+)
+"""What the jump to the first error looks for."""
+LEVELS = ("", "warn", "error")
+NCCL = ("", "without", "only")
 
 
 class SearchBox(Input):
@@ -28,7 +42,7 @@ class SearchBox(Input):
 
 
 class LogView(Vertical):
-    """A log with its status line and its search box."""
+    """A log with its status line, its search box and its filters."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LogView { height: 1fr;
@@ -42,22 +56,37 @@ class LogView(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search", key_display="/", id="log.search", tooltip="Find text or a pattern"),
+        Binding("F", "filter", "Filter", key_display="F", id="log.filter",
+                tooltip="Show only lines with a text or pattern; with ! in front those without"),
+        Binding("L", "level", "Level", key_display="L", id="log.level",
+                tooltip="All lines, warnings and errors, errors alone"),
+        Binding("M", "nccl", "NCCL lines", show=False, id="log.nccl", tooltip="With, without, or only lines of NCCL"),
+        Binding("E", "first_error", "First error", key_display="E", id="log.first-error",
+                tooltip="To the first line that tells of an error"),
+        Binding("S", "save", "Save", show=False, id="log.save", tooltip="Write the lines that are shown to a file"),
         Binding("escape", "end_search", "End search", show=False, id="log.end-search"),
-    ]
+    ]  # fmt: skip
 
     lines = query_one(LogLines)
     status: reactive[str] = reactive("", init=False)
     """What this log is and what it waits for, shown below it."""
+    _filtering = False
+
+    @dataclass
+    class Saved(Message):
+        """The lines that are shown are to be written to a file."""
+
+        text: Text
 
     def compose(self) -> ComposeResult:
         """Lines, then either the status or the search box."""
         yield LogLines()
         yield Static(classes="log-foot", markup=False)
-        yield SearchBox(placeholder="find: text or regular expression", compact=True, select_on_focus=False)
+        yield SearchBox(compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         """The status speaks of the lines, so it follows them."""
-        for name in ("follow", "wrap", "shown", "matches", "match", "wanted"):
+        for name in ("follow", "wrap", "shown", "matches", "match", "wanted", "keep", "looking"):
             self.watch(self.lines, name, self._tell, init=False)
         self._tell()
 
@@ -68,41 +97,103 @@ class LogView(Vertical):
     def _tell(self) -> None:
         lines = self.lines
         words = ["● following" if lines.follow else "‖ paused: space follows", wording.count(lines.shown, "line")]
+        if lines.keep is not None:
+            words[-1] += f" {lines.keep.words}"
         if lines.wanted:
-            at = f"{lines.match + 1} of " if lines.match >= 0 else ""
-            words.append(f"/{lines.wanted}: {at}{wording.count(len(lines.matches), 'match', 'matches')}")
+            at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
+            what = "errors" if lines.wanted == ERRORS else f"/{lines.wanted}"
+            words.append(f"{what}: {at}{wording.count(lines.matches, 'match', 'matches')}")
+        if lines.looking:
+            words.append("looking …")
         if lines.wrap:
             words.append("wrapped")
-        if self.status:
-            words.append(self.status)
+        words += [said for said in (lines.text.note, self.status) if said]
         self.query_one(".log-foot", Static).update("  ".join(words))
 
+    # the box
+
     def action_search(self) -> None:
-        """Opens the search box."""
+        """Opens the box for a search."""
+        self._open_box("find: text or regular expression", "")
+
+    def action_filter(self) -> None:
+        """Opens the box for a filter."""
+        keep = self.lines.keep
+        now = keep.pattern.pattern.decode() if keep is not None and keep.pattern is not None else ""
+        self._open_box("show only lines with this; ! in front: without it", now, filtering=True)
+
+    def _open_box(self, hint: str, value: str, *, filtering: bool = False) -> None:
+        self._filtering = filtering
+        box = self.query_one(Input)
+        box.placeholder = hint
+        with box.prevent(Input.Changed):
+            box.value = value
+        box.cursor_position = len(value)
         self.add_class("-searching")
-        self.screen.set_focus(self.query_one(Input))  # at once: the next key is already for the box
+        self.screen.set_focus(box)  # at once: the next key is already for the box
 
     def action_end_search(self) -> None:
-        """Closes the search box and forgets the search."""
-        self.query_one(Input).value = ""
-        self.lines.wanted = ""
+        """Closes the box; then forgets the search; then the filters."""
+        if self.has_class("-searching"):
+            if not self._filtering:
+                self.lines.wanted = ""
+        elif self.lines.wanted:
+            self.lines.wanted = ""
+        else:
+            self.lines.keep = None
         self._close()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is only taken while there is a search to end."""
-        return action != "end_search" or self.has_class("-searching") or bool(self.lines.wanted)
+        """Escape is only taken while there is a search or a filter to end."""
+        lines = self.lines
+        return action != "end_search" or self.has_class("-searching") or bool(lines.wanted) or lines.keep is not None
 
     @on(Input.Changed)
     def find_as_typed(self, event: Input.Changed) -> None:
         """Matches appear while typing."""
         event.stop()
-        self.lines.wanted = event.value
+        if not self._filtering and self.has_class("-searching"):
+            self.lines.wanted = event.value
 
     def keep_search(self, wanted: str) -> None:
-        """Keep the matches and give the keys back to the lines."""
-        self.lines.wanted = wanted
+        """Keep the matches, or the filter, and give the keys back to the lines."""
+        if self._filtering:
+            without = wanted.startswith("!")
+            self._keep(replace(self._kept, pattern=byte_pattern(wanted[without:]), without=without))
+        else:
+            self.lines.wanted = wanted
         self._close()
 
     def _close(self) -> None:
         self.remove_class("-searching")
         self.screen.set_focus(self.lines)
+
+    # filters
+
+    @property
+    def _kept(self) -> Keep:
+        return self.lines.keep or Keep()
+
+    def _keep(self, keep: Keep) -> None:
+        self.lines.keep = None if keep == Keep() else keep
+
+    def action_level(self) -> None:
+        """All lines, warnings and worse, errors only, and round again."""
+        level = LEVELS[(LEVELS.index(self._kept.level) + 1) % len(LEVELS)]
+        self._keep(replace(self._kept, level=level))
+
+    def action_nccl(self) -> None:
+        """With, without, or only what libnccl says."""
+        nccl = NCCL[(NCCL.index(self._kept.nccl) + 1) % len(NCCL)]
+        self._keep(replace(self._kept, nccl=nccl))
+
+    def action_first_error(self) -> None:
+        """To the first line that tells of an error; n goes on to the next."""
+        self.lines.find_first(ERRORS)
+        if not self.lines.matches and not self.lines.looking:
+            self.lines.wanted = ""
+            self.notify("No line tells of an error.", timeout=3, markup=False)
+
+    def action_save(self) -> None:
+        """Says that these lines are to be saved; the page asks where."""
+        self.post_message(self.Saved(self.lines.text))

@@ -68,14 +68,14 @@ async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> No
     async with log(300) as (lines, pilot, view):
         await pilot.press("slash", *"line 12")
         await until(pilot, lambda: lines.wanted == "line 12")
-        assert lines.matches == (12, *range(120, 130))
+        assert lines.matches == 11
         await pilot.press("enter", "n")
-        assert lines.match == 0  # from the last one round to the first
+        assert (lines.match, lines.match_line) == (0, 12)  # from the last one round to the first
         assert "line 12" in text_of(lines)
         await pilot.press("N")
         assert lines.match == 10
         await pilot.press("escape")
-        assert lines.matches == ()
+        assert lines.matches == 0
         assert not view.has_class("-searching")
 
 
@@ -86,7 +86,7 @@ async def test_wrap_folds_long_lines_and_keeps_the_first_visible_line() -> None:
         await pilot.press("home", *["down"] * 10, "W")
         assert lines.wrap
         assert text_of(lines).startswith("010 ")
-        assert lines.virtual_size.height > 50 * 3
+        assert text_of(lines).count("x" * 50) >= 6
         await pilot.press("W")
         assert text_of(lines).startswith("010 ")
 
@@ -104,17 +104,17 @@ async def test_only_so_many_lines_are_kept_the_newest() -> None:
     async with log() as (lines, pilot, _):
         lines.append((0.0, f"{number}") for number in range(LIMIT + 500))
         await until(pilot, lambda: lines.shown == LIMIT)
-        assert lines.texts[-1] == str(LIMIT + 499)
+        assert str(LIMIT + 499) in text_of(lines)
         lines.append([(0.0, "one more")])
-        await until(pilot, lambda: lines.texts[-1] == "one more")
+        await until(pilot, lambda: "one more" in text_of(lines))
         assert lines.shown == LIMIT
 
 
 async def test_times_are_shown_on_demand() -> None:
     async with log(3) as (lines, pilot, _):
-        assert text_of(lines).startswith("line 0")
         await pilot.press("T")
-        assert text_of(lines)[2] == ":"
+        second = text_of(lines).splitlines()[1]
+        assert (second[2], second[8:].strip()) == (":", "line 1")
 
 
 async def test_letters_of_other_keys_pass_when_nothing_is_searched() -> None:

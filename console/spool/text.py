@@ -1,0 +1,135 @@
+"""The lines of many parts as one text in the order of time (a `console.models.text.Text`)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from console.models.text import WIDEST, Row
+from console.spool.merged import Picked, find, position, walk
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
+    from console.models.text import Keep
+    from console.spool.merged import Timed
+    from console.spool.part import Part
+
+SLICE = 20_000
+"""Lines that one step looks at."""
+CUT = b" (the line goes on)"
+
+
+class MergedText:
+    """`parts` gives the parts as they are at each moment; `label` says whose a part is."""
+
+    def __init__(self, parts: Callable[[], Sequence[Part]], label: Callable[[Part], str]) -> None:
+        self.note = ""
+        self._get = parts
+        self._label = label
+        self._parts: list[Part] = list(parts())
+        self._keep: Keep | None = None
+        self._pattern: re.Pattern[bytes] | None = None
+        self._kept: dict[int, Picked] = {}
+        self._matches: dict[int, Picked] = {}
+
+    def renew(self) -> None:
+        """Take up parts that are new, and leave out those that are no longer wanted."""
+        self._parts = list(self._get())
+
+    def _shown(self) -> Sequence[Timed]:
+        if self._keep is None:
+            return self._parts
+        return [self._pick(self._kept, part) for part in self._parts]
+
+    @staticmethod
+    def _pick(picks: dict[int, Picked], part: Part) -> Picked:
+        picked = picks.get(id(part))
+        if picked is None:
+            picked = picks[id(part)] = Picked(part)
+        return picked
+
+    def __len__(self) -> int:
+        return sum(len(part.times) for part in self._shown())
+
+    def page(self, start: int, stop: int) -> list[Row]:
+        """Lines of the merged text; those of one part are read together."""
+        shown = self._shown()
+        places = list(islice(walk(shown, find(shown, max(0, start))), max(0, stop - max(0, start))))
+        numbers: dict[int, list[int]] = {}
+        for index, number in places:
+            picked = shown[index]
+            numbers.setdefault(index, []).append(picked.numbers[number] if isinstance(picked, Picked) else number)
+        texts = {index: iter(self._parts[index].picked(each)) for index, each in numbers.items()}
+        return [self._row(index, shown[index].times[number], next(texts[index])) for index, number in places]
+
+    def _row(self, index: int, moment: float, text: bytes) -> Row:
+        shown = text if len(text) <= WIDEST else text[:WIDEST] + CUT
+        return Row(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
+
+    # filter and search
+
+    def sift(self, keep: Keep | None) -> None:
+        """Show only these lines."""
+        self._keep, self._kept, self._matches = keep, {}, {}
+
+    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
+        """Look for that."""
+        self._pattern, self._matches = pattern, {}
+
+    def advance(self) -> bool:
+        """Look at some more lines of each part."""
+        more = False
+        each = max(500, SLICE // max(1, len(self._parts)))
+        for part in self._parts:
+            if self._keep is not None:
+                kept = self._pick(self._kept, part)
+                more |= _look(part, kept, self._keep, each)
+            if self._pattern is not None:
+                more |= _look(part, self._pick(self._matches, part), self._matching, each)
+        return more
+
+    def _matching(self, text: bytes) -> bool:
+        pattern, keep = self._pattern, self._keep
+        return pattern is not None and pattern.search(text) is not None and (keep is None or keep(text))
+
+    def _found(self) -> list[Picked]:
+        return [self._pick(self._matches, part) for part in self._parts]
+
+    @property
+    def found(self) -> int:
+        """Lines that match."""
+        return sum(len(each.times) for each in self._found())
+
+    def place(self, match: int) -> int:
+        """The line of a match."""
+        found, shown = self._found(), self._shown()
+        index, at = next(walk(found, find(found, match)))
+        number, moment = found[index].numbers[at], found[index].times[at]
+        picked = shown[index]
+        if isinstance(picked, Picked):
+            number = bisect_left(picked.numbers, number)
+        return position(shown, index, number, moment)
+
+    def nearest(self, line: int) -> int:
+        """The first match from that line on, to the moment."""
+        shown = self._shown()
+        at = next(walk(shown, find(shown, line)), None)
+        if at is None:
+            return self.found
+        moment = shown[at[0]].times[at[1]]
+        return sum(bisect_left(each.times, moment) for each in self._found())
+
+
+def _look(part: Part, picked: Picked, wanted: Callable[[bytes], bool], lines: int) -> bool:
+    """Look at some more lines of a part; whether there are still more."""
+    start = picked.seen
+    stop = min(len(part), start + lines)
+    for number, text in enumerate(part.texts(start, stop), start):
+        if wanted(text):
+            picked.numbers.append(number)
+            picked.times.append(part.times[number])
+    picked.seen = stop
+    return stop < len(part)

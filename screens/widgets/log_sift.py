@@ -1,0 +1,147 @@
+"""Filter and search of a text that is too long to be looked through while somebody waits for a key."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from screens.widgets.log_text import byte_pattern, pattern
+
+if TYPE_CHECKING:
+    import re
+
+    from console.models.text import Keep, Text
+
+AT_ONCE = 20_000
+"""Lines of a text that is looked through on the spot."""
+
+
+class Sifting(Widget):
+    """A widget over a text, with what of it is shown and what is searched for."""
+
+    text: Text
+    wanted: reactive[str] = reactive("", init=False)
+    """What is searched for."""
+    keep: reactive[Keep | None] = reactive(None, init=False)
+    """Which lines are shown; None: all."""
+    matches: reactive[int] = reactive(0)
+    """Lines in which the search text stands, as far as they were looked at."""
+    match: reactive[int] = reactive(-1)
+    """Which of the matches was last gone to."""
+    looking: reactive[bool] = reactive(False)
+    """Whether lines are still to be looked at."""
+    match_line = -1
+    """The line it stands in."""
+    marks: re.Pattern[str] | None = None
+    """What is marked in the lines."""
+    _label_width = 0
+    _due = False
+    """Whether the first match from here on is still to be shown."""
+    _to_first = False
+    """Whether the first match of all is."""
+
+    def sift_anew(self) -> None:
+        """Filter and search apply to another text."""
+        if self.keep is not None:
+            self.text.sift(self.keep)
+        if self.wanted:
+            self.text.seek(byte_pattern(self.wanted))
+
+    def watch_keep(self, keep: Keep | None) -> None:
+        """Other lines are shown; the search begins anew among them."""
+        self.text.sift(keep)
+        self._begin()
+        self.remeasure()
+
+    def watch_wanted(self, wanted: str) -> None:
+        """Another text to find: the nearest match from here on is shown."""
+        self.marks = pattern(wanted)
+        self._to_first &= bool(wanted)
+        self.text.seek(byte_pattern(wanted))
+        self._begin()
+        self._due = bool(wanted) and not self._to_first
+        self._tell()
+        self.refresh()
+
+    def _begin(self) -> None:
+        self.match, self.match_line, self.matches = -1, -1, 0
+        if len(self.text) <= AT_ONCE or self.keep is not None:
+            self.text.advance()
+        self.sift_more()
+
+    def sift_more(self) -> None:
+        """There may be lines that were not looked at."""
+        if not self.looking:
+            self.looking = self.text.advance()
+            if self.looking:
+                self.sift_on()
+        self._tell()
+
+    def sift_on(self) -> object:
+        """Start `sift_all` in a worker."""
+        raise NotImplementedError
+
+    def remeasure(self) -> None:
+        """The text has another number of lines."""
+        raise NotImplementedError
+
+    def go_to(self, line: int) -> None:
+        """Show that line."""
+        raise NotImplementedError
+
+    async def sift_all(self) -> None:
+        """Look at all lines, in a thread, telling how far it has come by what is found."""
+        text = self.text
+        try:
+            while await asyncio.to_thread(text.advance) and text is self.text:
+                self._tell()
+                if self.keep is not None or self.shown_otherwise():
+                    self.remeasure()
+        finally:
+            self.looking = False
+        self._tell()
+        self.remeasure()
+
+    def shown_otherwise(self) -> bool:
+        """Whether the text has more lines than are shown."""
+        return True
+
+    def _tell(self) -> None:
+        self.matches = self.text.found if self.wanted else 0
+        if self._to_first and self.matches:
+            self._go(0)
+            self._to_first = self.looking
+        if self._due and self.matches:
+            self._due = False
+            line = round(self.scroll_y)
+            self._go(min(self.text.nearest(line), self.matches - 1))
+
+    def find_first(self, wanted: str) -> None:
+        """Search for that, from the beginning: the first match is shown as soon as it is known."""
+        self._to_first = True
+        if self.wanted == wanted:
+            self._tell()
+        self.wanted = wanted
+        self._due = False
+
+    def action_match(self, step: int) -> None:
+        """The next or previous match, round the end."""
+        self._to_first = False
+        if self.matches:
+            if self.match >= 0:
+                self._go((self.match + step) % self.matches)
+            else:
+                at = self.text.nearest(round(self.scroll_y))
+                self._go((at if step > 0 else at - 1) % self.matches)
+
+    def _go(self, match: int) -> None:
+        self.match = match
+        self.match_line = self.text.place(match)
+        self.go_to(self.match_line)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """`n` belongs to the search only while something is searched."""
+        return bool(self.wanted) if action == "match" else True
