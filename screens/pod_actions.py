@@ -8,6 +8,7 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from screens.base import LiveScreen
+from screens.copying import fetch_from_pod, send_to_pod
 from screens.modals.confirm import Confirm
 from screens.shell import open_shell
 from screens.wording import count
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 class PodActions(LiveScreen):
     """A screen with pods to choose from."""
 
-    CHANGES_CLUSTER = frozenset({"delete_pods"})
+    CHANGES_CLUSTER = frozenset({"delete_pods", "copy_to"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
         Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
+        Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
+        Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="A file or folder of it to here"),
+        Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="A file or folder from here into it"),
         Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
         Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
         Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
@@ -72,6 +76,35 @@ class PodActions(LiveScreen):
     async def shell(self, namespace: str, name: str, container: str) -> None:
         """The shell, until it ends."""
         await open_shell(self, namespace, name, container)
+
+    def action_facts(self) -> None:
+        """What its container says of itself."""
+        for pod in self.running_pods()[:1]:
+            self.app.open_page("facts", pod.namespace, pod.name, self.container)
+
+    def action_copy_from(self) -> None:
+        """Copy from it to this machine."""
+        for pod in self.running_pods()[:1]:
+            self.copy_files(pod, self.container, fetch=True)
+
+    def action_copy_to(self) -> None:
+        """Copy from this machine to it."""
+        for pod in self.running_pods()[:1]:
+            self.copy_files(pod, self.container, fetch=False)
+
+    def running_pods(self) -> list[Pod]:
+        """The pods an action is about, if they run; else it is said that they do not."""
+        pods = self.pods()
+        if pods and pods[0].phase != "Running":
+            self.notify(f"{pods[0].name} does not run ({pods[0].status}).", severity="warning", markup=False)
+            return []
+        return pods
+
+    @work(group="actions")
+    async def copy_files(self, pod: Pod, container: str, *, fetch: bool) -> None:
+        """The dialog, until it is closed."""
+        act = fetch_from_pod if fetch else send_to_pod
+        await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
 
     def action_delete_pods(self) -> None:
         """Ask, then delete."""

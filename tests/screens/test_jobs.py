@@ -152,7 +152,7 @@ async def test_shell_suspends_resumes_and_tells_the_exit_code(terminal: list[str
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
         await pilot.press("s")
-        await until(pilot, lambda: session.called("shell") == [(*RANK_0, "", ())])
+        await until(pilot, lambda: session.called("shell") == [(*RANK_0, "main", ())])
         await until(pilot, lambda: "exit code 3" in toasts(app))
         assert terminal == ["suspended", "resumed"]
 
