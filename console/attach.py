@@ -6,7 +6,6 @@ A part of the session. `plan` says what would be done, so that the person can be
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound
@@ -15,6 +14,7 @@ from console.models.tunnel import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
 
     from console.models.attach import Editor, SshHost, SshPlan, Step
     from console.ssh.entries import Entry
@@ -132,7 +132,7 @@ class Attach:
         context, sees = self._watched.context, self._watched.sees
 
         def over(entry: Entry) -> bool:
-            if entry.practice and not Path(entry.kubeconfig).exists():
+            if entry.practice and entry.lost:
                 return True  # that practice cluster has ended
             if not known or (entry.kubeconfig, entry.context) != (where, context):
                 return False

@@ -55,7 +55,8 @@ class ConsoleApp(LiveApp):
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        name: page(f"screens.{name}:{name.title()}Screen") for name in ("pool", "node", "pod", "log", "job", "manifest", "facts")
+        name: page(f"screens.{name}:{name.title()}Screen")
+        for name in ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor")
     }
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}

@@ -65,6 +65,23 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         "screens.facts:facts_of_rank",
     ),
     RankAction(
+        "code",
+        "v",
+        "VS Code",
+        "ssh to the chosen rank by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+        "screens.attaching:open_editor_in_rank",
+        changes=True,
+    ),
+    RankAction(
+        "doctor",
+        "D",
+        "Doctor",
+        "Each step from your token to an editor in the chosen rank, and what mends it",
+        "screens.attaching:diagnose_rank",
+        running=False,
+        show=False,
+    ),
+    RankAction(
         "everywhere",
         "exclamation_mark",
         "Run in ranks",

@@ -5,6 +5,7 @@ Everything here blocks. Whoever changes something holds `places.locked()`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,6 +69,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     def host(self, rank: int) -> str:
         """Name of a rank for ssh."""
         return f"a4-{self.job}-{rank}{self.suffix}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether its cluster cannot be reached any more, for the kubeconfig is gone."""
+        return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
 
     def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
         """Whether it is about that job."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,8 @@ from console.ssh.pinned import pinned, program
 from console.ssh.places import Places
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from console.models.job import JobSet
     from console.models.tunnel import Target
     from console.ssh.entries import Entry
@@ -77,7 +78,7 @@ class Look:
             name = f"a4-{job}{suffix}"
             known = entries.load(self._places, name)
             mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
-            ended = known is not None and known.practice and not Path(known.kubeconfig).exists()
+            ended = known is not None and known.lost
             if mine or ended:
                 break
         else:
@@ -102,7 +103,7 @@ class Look:
             public_key=key.line if key else "",
             install=bool(kept and kept.install),
             share=bool(kept and kept.share),
-            practice=watched.practice,
+            practice=watched.practice or watched.connected.target.cluster.practice_folder is not None,
             release_keys=kept.release_keys if kept else (),
             pods=kept.pods if kept else {},
         )

@@ -102,7 +102,7 @@ class Lab:
         self._start_kubernetes(self.tools)
         self.say(f"API server ready after {monotonic() - began:.1f} s")
         self._start_controllers(self.tools)
-        self.ssh = SshServer(self.folder / "sshd", self.ports.ssh, sshd)
+        self.ssh = SshServer(self.folder / "sshd", self.ports.ssh, sshd, self.pod_root)
         self.processes.start("sshd", *self.ssh.command())
         self._logs = PodLogs(self.folder / "podlogs", self.api)
         self._logs.start()
@@ -128,6 +128,12 @@ class Lab:
     def create(self, objects: Iterable[Object]) -> None:
         self.kubectl("create", "-f", "-", stdin=dump(list(objects)))
 
+    def restart_sshd(self) -> None:
+        """End the SSH server with all its connections, as the death of a pod does, and start it again."""
+        assert self.ssh is not None, "the lab has not been started"
+        self.processes.kill("sshd")
+        self.processes.start("sshd", *self.ssh.again())
+
     def _start_kubernetes(self, tools: Tools) -> None:
         start, ports = self.processes.start, self.ports
         start("etcd", tools.program("etcd"), *etcd(ports, self.folder))
@@ -150,7 +156,7 @@ class Lab:
             self.processes.start(name, tools.program(name), f"--config={self.folder}/{name}.yaml", login)
         path = f"{SOURCE / 'podbin'}:{os.environ['PATH']}"
         self.processes.start("kwok", tools.program("kwok"), login, *kwok(self.ports, self.pki, tools.manifests),
-                             environment={"PATH": path})  # fmt: skip
+                             environment={"PATH": path, "A4_LAB_SSHD": str(self.ports.ssh)})  # fmt: skip
         self.create([node for pool in self.pools for node in pool.nodes()] + self._kubelet_objects())
         for name, port in (("jobset", self.ports.jobset_health), ("kueue", self.ports.kueue_health)):
             self.processes.wait_ready(name, lambda port=port: _answers(port))  # type: ignore[misc]
@@ -175,7 +181,7 @@ class Lab:
     def _kubelet_objects(self) -> list[Object]:
         """What kwok does for exec and port-forward in every pod."""
         kind = {"apiVersion": "kwok.x-k8s.io/v1alpha1"}
-        local = {"workDir": str(self.pod_root)}
+        local = {"workDir": str(self.pod_root), "envs": [{"name": "HOME", "value": str(self.pod_root)}]}
         target = {"port": self.ports.ssh, "address": "127.0.0.1"}
         return [
             {**kind, "kind": "ClusterExec", "metadata": {"name": "exec"}, "spec": {"execs": [{"local": local}]}},

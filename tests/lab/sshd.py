@@ -11,26 +11,29 @@ from pathlib import Path
 
 from tests.lab.build import LabError
 
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "openssh-server")
+INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
 
 
 def find_sshd() -> str:
     """The server's program; as root on a machine with apt it is installed when missing."""
-    if found := _search():
+    return find_program("sshd", "openssh-server", "OpenSSH's server")
+
+
+def find_program(name: str, package: str, what: str) -> str:
+    """A program that the lab's tests need; as root on a machine with apt it is installed when missing."""
+    if found := _search(name):
         return found
     if os.geteuid() == 0 and shutil.which("apt-get"):
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (("apt-get", "update", "-qq"), INSTALL):
+        for command in (("apt-get", "update", "-qq"), (*INSTALL, package)):
             subprocess.run(command, env=quiet, capture_output=True)
-        if found := _search():
+        if found := _search(name):
             return found
-    raise LabError(
-        "The lab needs OpenSSH's server (`sshd`), which is not installed: sudo apt-get install openssh-server"
-    )
+    raise LabError(f"The lab needs {what} (`{name}`), which is not installed: sudo apt-get install {package}")
 
 
-def _search() -> str | None:
-    return shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin:{os.environ.get('PATH', '')}")
+def _search(name: str) -> str | None:
+    return shutil.which(name, path=f"/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin:{os.environ.get('PATH', '')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class SshServer:
     folder: Path
     port: int
     program: str
+    home: Path
+    """Where an exec in a pod finds ~: the server takes the keys that are put there."""
 
     @property
     def client_key(self) -> Path:
@@ -53,8 +58,7 @@ class SshServer:
         """Make the keys and the configuration, and give the command that serves them."""
         self.folder.mkdir(parents=True)
         for name in ("host", "client"):
-            generate = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(self.folder / name)]
-            subprocess.run(generate, check=True, capture_output=True)
+            self._generate(name)
         shutil.copy(self.folder / "client.pub", self.folder / "authorized_keys")
         if os.geteuid() == 0:
             # Compiled into sshd: run as root it wants this empty folder, which a boot makes and a container lacks.
@@ -62,8 +66,23 @@ class SshServer:
         configuration = self.folder / "sshd_config"
         configuration.write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.folder}/host\n"
-            f"AuthorizedKeysFile {self.folder}/authorized_keys\nStrictModes no\nPidFile none\nUsePAM no\n"
+            f"AuthorizedKeysFile {self.folder}/authorized_keys {self.home}/.ssh/authorized_keys\n"
+            "StrictModes no\nPidFile none\nUsePAM no\n"
             "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n"
-            "Subsystem sftp internal-sftp\n"
+            "Subsystem sftp internal-sftp\nMaxSessions 64\n"
         )
-        return [self.program, "-D", "-e", "-f", str(configuration)]
+        return self.again()
+
+    def again(self) -> list[str]:
+        """The command once more, with the files as they are."""
+        return [self.program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+
+    def change_host_key(self) -> None:
+        """Make another host key; the server has it when it is started the next time."""
+        for name in ("host", "host.pub"):
+            (self.folder / name).unlink()
+        self._generate("host")
+
+    def _generate(self, name: str) -> None:
+        generate = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(self.folder / name)]
+        subprocess.run(generate, check=True, capture_output=True)

@@ -22,7 +22,7 @@ class PodRuntime:
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self._kubelets = kubelets
         self._shells = Shells(kubelets, folder)
-        self._ports = Ports(self._shells)
+        self._ports = Ports(self._shells, kubelets.storage)
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
         """Return what a container printed, or its previous run; ApiError when there is none."""

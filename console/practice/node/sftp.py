@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -159,3 +160,14 @@ class PodFiles(paramiko.SFTPServerInterface):
             return str(self._path(path).readlink())
         except OSError as error:
             return _code(error)
+
+
+class Sftp(SFTPServer):
+    """The subsystem, which ends like a program: with an exit code."""
+
+    def finish_subsystem(self) -> None:
+        """Say that it went well."""
+        super().finish_subsystem()
+        with suppress(OSError, EOFError):  # the client has gone
+            if self.sock is not None:
+                self.sock.send_exit_status(0)

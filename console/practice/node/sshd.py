@@ -17,7 +17,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from console.practice.node.sftp import PodFiles
+from console.practice.node.sftp import PodFiles, Sftp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ def serve_ssh(
     transport.local_version = "SSH-2.0-a4_practice"
     transport.add_server_key(host_key)
     server = make_server()
-    transport.set_subsystem_handler("sftp", paramiko.SFTPServer, PodFiles, server.folder)
+    transport.set_subsystem_handler("sftp", Sftp, PodFiles, server.folder)
     transport.start_server(event=threading.Event(), server=server)
     threading.Thread(target=_carry_forwarded, args=(transport, server), daemon=True).start()
     return transport

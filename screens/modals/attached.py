@@ -1,0 +1,123 @@
+"""A rank that ssh reaches: its name, and the editors that can be opened in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import getters, on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from console.models.attach import Editor
+from screens.widgets.column import Column
+from screens.widgets.notice import Notice
+from screens.widgets.table import ResourceTable
+from screens.wording import IDLE, OK, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from console.models.attach import SshHost
+
+
+class EditorTable(ResourceTable[Editor]):
+    """The editors."""
+
+    NOUN = "editor"
+    EMPTY = Notice("No editors.")
+    COLUMNS: ClassVar = (
+        Column("", lambda each: OK if each.command else IDLE, width=1),
+        Column("EDITOR", lambda each: each.title, least=18),
+        Column("", lambda each: Run(how(each), "dim"), fill=True, least=0),
+    )
+
+    def row_text(self, row: Editor) -> str:
+        """Its name."""
+        return f"{row.title} {row.name}"
+
+
+def how(editor: Editor) -> str:
+    """What Enter does."""
+    if editor.command:
+        return f"opens: {editor.name} is on this machine"
+    return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
+
+
+class Attached(ModalScreen[Editor | None]):
+    """Enter takes the editor under the cursor; None if the person turned away."""
+
+    DEFAULT_CSS = """
+    Attached > Vertical { width: 100; max-width: 95%; height: auto; max-height: 95%; background: $surface;
+                          border: round $accent; border-title-color: $accent; padding: 0 1; }
+    Attached EditorTable { background: $surface; height: 9; margin: 1 0; }
+    Attached Static { height: auto; }
+    Attached .hint { color: $ink-dim; margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "turn_away", "Close", id="attached.close"),
+        Binding("c", "copy_command", "Copy ssh command", id="attached.command"),
+        Binding("l", "copy_link", "Copy link", id="attached.link"),
+    ]
+    table = getters.query_one(EditorTable)
+
+    def __init__(self, host: SshHost, editors: Sequence[Editor]) -> None:
+        super().__init__()
+        self._host, self._editors = host, editors
+
+    def compose(self) -> ComposeResult:
+        """The name, the editors, and the way by hand of the one under the cursor."""
+        host = self._host
+        with Vertical() as box:
+            box.border_title = host.host
+            yield Static(f"{' '.join(host.command)}    as {host.user}, in {host.folder}", markup=False, id="command")
+            keys = ", ".join(host.fingerprints)
+            yield Static(f"Its host key was read through the API: {keys}" if keys else "", markup=False)
+            yield EditorTable()
+            yield Static(id="by-hand")
+            yield Static("Enter opens it, c copies the ssh command, l the link, Esc closes.", classes="hint")
+
+    def on_mount(self) -> None:
+        """Those on this machine come first."""
+        self.table.show_rows({(each.name,): each for each in self._editors}, None)
+        self.table.show_trouble(EditorTable.EMPTY)
+        self.table.focus()
+
+    @on(ResourceTable.Highlighted)
+    def _show(self, event: ResourceTable.Highlighted) -> None:
+        editor = self.table.row
+        self.query_one("#by-hand", Static).update(by_hand(editor) if editor else "")
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        self.dismiss(self.table.row)
+
+    def action_turn_away(self) -> None:
+        """No editor."""
+        self.dismiss(None)
+
+    def action_copy_command(self) -> None:
+        """The ssh command, to the clipboard (OSC 52)."""
+        self.app.copy_to_clipboard(" ".join(self._host.command))
+        self.notify("The ssh command is copied.", timeout=2)
+
+    def action_copy_link(self) -> None:
+        """The editor's link, to the clipboard (OSC 52)."""
+        editor = self.table.row
+        if editor is not None and editor.link:
+            self.app.copy_to_clipboard(editor.link)
+            self.notify(f"The link of {editor.title} is copied.", timeout=2, markup=False)
+
+
+def by_hand(editor: Editor) -> Text:
+    """The link, which terminals with OSC 8 open by a click, and the steps."""
+    text = Text()
+    if editor.link:
+        text.append(f"{editor.link}\n", Style(link=editor.link, underline=True))
+    text.append("\n".join(f"{number}. {step}" for number, step in enumerate(editor.steps, 1)))
+    return text

@@ -1,0 +1,171 @@
+"""Ranks by name: what a4 writes for ssh, used by OpenSSH's own programs on both clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from console.errors import HostKeyChanged, NotAllowed
+from console.models.attach import STEPS, StepState
+from console.models.ranks import ranks
+from console.session import Session
+from console.settings import Settings
+from console.ssh import entries
+from console.ssh.places import Places
+from tests.contract.cluster import CORE, eventually
+from tests.openssh import OpenSsh, alone, require
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from console.models.attach import SshHost
+    from tests.contract.cluster import Cluster
+    from tests.contract.space import Space
+
+JOB = "named"
+OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGa0wvgvw+Zw1XSjDVyvBM4M7MDx1dyZnPHm8P1vQ6R"
+
+
+@pytest.fixture
+def openssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cluster: Cluster) -> OpenSsh:
+    require("ssh", "scp", "sftp", lab=cluster.name == "lab")
+    return alone(monkeypatch, tmp_path / "dot ssh")
+
+
+@pytest.fixture
+async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
+    """A session that sees a running job of two ranks."""
+    queue = await space.queue("a", 16)
+    await space.jobset(JOB, queue, 2, restarts=3)
+    await space.pods(JOB, 2)
+    opened = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    await opened.listed("jobsets", "pods")
+    yield opened
+    await opened.close()
+
+
+async def set_up(session: Session, rank: int = 0) -> SshHost:
+    """What `a4 ssh` and the key v do, the person agreeing."""
+    return await session.attach.set_up(await session.attach.plan(session.namespace, JOB, rank))
+
+
+async def test_ssh_scp_and_sftp_by_name(session: Session, openssh: OpenSsh, tmp_path: Path) -> None:
+    host = await set_up(session)
+    done = await openssh.ssh(host.host, "echo in; exit 3")
+    assert (done.out, done.code) == ("in\n", 3), done.err
+    (tmp_path / "sent").write_bytes(b"x" * 300_000)
+    assert (await openssh.scp(str(tmp_path / "sent"), f"{host.host}:got")).code == 0
+    done = await openssh.sftp(host.host, f"get got {tmp_path}/back\nrm got\n")
+    assert (tmp_path / "back").read_bytes() == b"x" * 300_000, done.err
+
+
+async def test_rsync_by_name(session: Session, openssh: OpenSsh, tmp_path: Path, cluster: Cluster) -> None:
+    require("rsync", lab=cluster.name == "lab")
+    host = await set_up(session)
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "file").write_text("told")
+    # The lab's pods have one file system, and its sshd begins in the account's home.
+    there = (await openssh.ssh(host.host, "mktemp -d")).out.strip()
+    done = await openssh.rsync(f"{tmp_path}/tree/", f"{host.host}:{there}/tree/")
+    assert done.code == 0, done.err
+    done = await openssh.ssh(host.host, f"cat {there}/tree/deep/file; rm -r {there}")
+    assert done.out == "told", done.err
+
+
+async def test_nothing_is_put_into_a_pod_unasked(session: Session, openssh: OpenSsh) -> None:
+    plan = await session.attach.plan(session.namespace, JOB, 0)
+    assert (plan.makes_key, plan.adds_key, plan.adds_line) == (True, True, True)
+    assert not openssh.folder.exists(), "a plan changes nothing"
+    with pytest.raises(NotAllowed, match="lacks the key"):
+        await session.attach.set_up(replace(plan, adds_key=False))
+    again = await session.attach.plan(session.namespace, JOB, 0)
+    assert again.adds_key
+
+
+async def test_a_second_time_has_nothing_to_do(session: Session, openssh: OpenSsh) -> None:
+    await set_up(session)
+    first = openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()
+    plan = await session.attach.plan(session.namespace, JOB, 0)
+    assert (plan.makes_key, plan.adds_key, plan.adds_line) == (False, False, False)
+    host = await session.attach.set_up(plan)
+    assert host.notes == ()
+    assert (openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()) == first
+
+
+async def test_a_name_outlives_its_pod(session: Session, openssh: OpenSsh, space: Space) -> None:
+    host = await set_up(session, rank=1)
+    before = await space.pods(JOB, 2)
+    assert (await openssh.ssh(host.host, "true")).code == 0
+    config = openssh.config.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()
+    await space.api.delete(space.path(CORE, "pods", before[1]["metadata"]["name"]), gracePeriodSeconds=0)
+    # The proxy waits for the next pod by itself.
+    done = await openssh.ssh(host.host, "echo again")
+    assert done.out == "again\n", done.err
+    after = await space.pods(JOB, 2)
+    assert {each["metadata"]["uid"] for each in after}.isdisjoint({before[1]["metadata"]["uid"]})
+    assert (openssh.config.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()) == config
+
+
+async def test_a_host_key_that_nothing_explains_is_refused(session: Session, openssh: OpenSsh) -> None:
+    host = await set_up(session)
+    places = Places.find()
+    with places.locked():
+        (entry,) = entries.load_all(places)
+        known = msgspec.structs.replace(entry.pods["0"], keys=(OTHER_KEY,))
+        entries.save(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
+    done = await openssh.ssh(host.host, "true")
+    assert done.code == 255
+    assert "Host key verification failed" in done.err
+    with pytest.raises(HostKeyChanged, match="and its pod is the same") as refused:
+        await set_up(session)
+    assert "a4 ssh --forget named" in refused.value.hint
+    assert await session.attach.forget(session.namespace, JOB)
+    assert (await openssh.ssh((await set_up(session)).host, "true")).code == 0
+
+
+async def test_the_doctor_finds_nothing_wrong(session: Session, openssh: OpenSsh) -> None:
+    await set_up(session)
+    steps = [step async for step in session.attach.diagnose(session.namespace, JOB, 0)]
+    assert [step.name for step in steps] == list(STEPS)
+    assert {step.state for step in steps} <= {StepState.OK, StepState.WARNING}, steps
+    assert next(step for step in steps if step.name == "banner").found.startswith("SSH-2.0-")
+
+
+async def test_the_doctor_says_which_step_fails(session: Session, openssh: OpenSsh) -> None:
+    steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 0)}
+    assert steps["host-key"].state is StepState.OK
+    assert steps["login"].state is StepState.FAILED
+    assert "a4 ssh named 0" in steps["login"].fix
+    assert steps["sftp"].state is StepState.SKIPPED
+    steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 7)}
+    assert steps["pod"].state is StepState.FAILED
+    assert "no rank 7" in steps["pod"].found
+
+
+async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: OpenSsh, space: Space) -> None:
+    await set_up(session)
+    assert await session.attach.tidy() == ()
+    await session.stop_job(space.name, JOB)
+
+    async def gone() -> bool:
+        return bool(await session.attach.tidy())
+
+    await eventually(gone, "the host entries go with the job")
+    assert "Host " not in (openssh.folder / "a4" / "config").read_text()
+    assert openssh.known_hosts.read_text() == ""
+
+
+async def test_read_only_sets_up_nothing(cluster: Cluster, session: Session, openssh: OpenSsh) -> None:
+    plan = await session.attach.plan(session.namespace, JOB, 0)
+    assert len(ranks(session.fleet.jobsets[session.namespace, JOB], session.fleet)) == 2
+    looking = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=session.namespace, read_only=True))
+    try:
+        with pytest.raises(NotAllowed, match="read-only"):
+            await looking.attach.set_up(plan)
+    finally:
+        await looking.close()
+    assert not openssh.folder.exists()

@@ -1,0 +1,94 @@
+"""OpenSSH's own programs on a folder of a test's own: what a person does with the names that a4 makes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.build import LabError
+from tests.lab.sshd import find_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a program printed, and its exit code."""
+
+    out: str
+    err: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSsh:
+    """ssh, scp, sftp and rsync, with the config of `folder` instead of ~/.ssh/config."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "a4" / "known_hosts"
+
+    async def ssh(self, host: str, command: str, *options: str) -> Done:
+        return await self.run("ssh", "-F", str(self.config), "-o", "BatchMode=yes", *options, host, command)
+
+    async def scp(self, *paths: str) -> Done:
+        return await self.run("scp", "-q", "-F", str(self.config), *paths)
+
+    async def sftp(self, host: str, commands: str) -> Done:
+        return await self.run("sftp", "-q", "-b", "-", "-F", str(self.config), host, typed=commands.encode())
+
+    async def rsync(self, *arguments: str) -> Done:
+        return await self.run("rsync", "-a", "-e", f"ssh -F '{self.config}'", *arguments)
+
+    async def start(self, *command: str) -> asyncio.subprocess.Process:
+        """A program that goes on, with pipes to it."""
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    async def run(self, *command: str, typed: bytes = b"") -> Done:
+        process = await self.start(*command)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(typed), LIMIT)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return Done(out.decode(), err.decode(), process.returncode or 0)
+
+
+PACKAGES = {"ssh": "openssh-client", "scp": "openssh-client", "sftp": "openssh-client", "rsync": "rsync"}
+
+
+def require(*programs: str, lab: bool) -> None:
+    """Programs that a test runs: on the lab's machine they have to be there; elsewhere it is said which are missing."""
+    for name in programs:
+        if shutil.which(name):
+            continue
+        if not lab:
+            pytest.skip(f"needs `{name}`, which is not installed: {PACKAGES[name]}")
+        try:
+            find_program(name, PACKAGES[name], f"the package {PACKAGES[name]}")
+        except LabError as error:
+            pytest.fail(str(error))
+
+
+def alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> OpenSsh:
+    """No agent, and a folder of the test's own in the place of ~/.ssh."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.setenv("A4_SSH_FOLDER", str(folder))
+    assert os.environ["A4_SSH_FOLDER"] == str(folder)
+    return OpenSsh(folder)
