@@ -29,8 +29,10 @@ LIMIT = 30.0
 @pytest.fixture(scope="module")
 def team(lab: Lab) -> Iterator[str]:
     lab.kubectl("create", "namespace", "team")
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "spec": {"clusterQueue": "a4"}}
+    lab.create({**queue, "metadata": {"name": name, "namespace": "team"}} for name in ("a4", "a4-high"))
     yield "team"
-    lab.kubectl("delete", "namespace", "team", "--wait=false")
+    lab.kubectl("delete", "namespace", "team", "--timeout=60s")
 
 
 @pytest.fixture
@@ -88,17 +90,33 @@ async def test_an_upgrade_keeps_the_releases_keys(launcher: Launcher, lab: Lab) 
     await until_empty(lab)
 
 
-async def test_shared_storage_is_made_once_and_stays(launcher: Launcher, lab: Lab) -> None:
+NFS: dict[str, Value] = {"claim": "share", "server": "10.0.0.2"}
+LUSTRE: dict[str, Value] = {**NFS, "instance": "my-lustre", "project": "my-project", "location": "us-central1-a"}
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [{"nfs": NFS}, {"nfs": {**NFS, "instance": "files", "location": "us-central1"}}, {"lustre": LUSTRE}],
+    ids=["nfs", "filestore", "lustre"],
+)
+async def test_shared_storage_is_made_once_and_stays(launcher: Launcher, lab: Lab, storage: dict[str, Value]) -> None:
     """Others may use a share: the first release makes it, the second uses it, and neither takes it away."""
 
     def shares() -> set[str]:
         return set(lab.kubectl("get", "pv,pvc", "-n", "team", "-o", "name").split())
 
+    def phase() -> str:
+        return lab.kubectl("get", "pvc/share", "-n", "team", "-o", "jsonpath={.status.phase}")
+
     made = {"persistentvolume/a4-team-share", "persistentvolumeclaim/share"}
-    values: dict[str, Value] = {"storage": {"nfs": {"claim": "share", "server": "10.0.0.2"}}}
+    values: dict[str, Value] = {"storage": storage}
     first, second = (LaunchPlan("own-script", name, "team", values) for name in ("first", "second"))
     await launcher.launch(first)
     assert shares() == made
+    deadline = monotonic() + LIMIT
+    while phase() != "Bound":
+        assert monotonic() < deadline, phase()
+        await asyncio.sleep(0.1)
     await launcher.launch(second)
     for plan in (first, second):
         removed = await launcher.stop("team", plan.name)
@@ -107,6 +125,10 @@ async def test_shared_storage_is_made_once_and_stays(launcher: Launcher, lab: La
     lab.kubectl("delete", "pvc/share", "-n", "team", "--wait=false")
     lab.kubectl("delete", "pv/a4-team-share", "--wait=false")
     await until_empty(lab)
+    deadline = monotonic() + LIMIT
+    while shares():
+        assert monotonic() < deadline, shares()
+        await asyncio.sleep(0.1)
 
 
 async def test_a_download_runs_past_a_queue_of_gpus(launcher: Launcher, lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden"
 PRACTICE, LAB = "practice", "lab"
+LIMIT = 60.0
+"""Seconds within which a namespace goes with all that is in it."""
+TEAM = "/api/v1/namespaces/team"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/localqueues"
 LEFT = ("/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets", "/api/v1/namespaces/team/secrets")
 
@@ -35,7 +39,11 @@ async def remove_team(kubeconfig: Path) -> list[str]:
     """What the dry runs left there, by name: nothing."""
     async with Api.open(kubeconfig) as api:
         found = [item["metadata"]["name"] for path in LEFT for item in (await api.get(path)).made["items"]]
-        await api.delete("/api/v1/namespaces/team")
+        await api.delete(TEAM)
+        deadline = monotonic() + LIMIT
+        while (await api.get(TEAM)).status != 404:  # another module may make it anew
+            assert monotonic() < deadline, "the namespace does not go"
+            await asyncio.sleep(0.1)
     return found
 
 
@@ -70,6 +78,39 @@ def test_the_objects_are_the_golden_ones(typist: Typist, code: str) -> None:
     shown = objects([manifest["text"] for manifest in told["manifests"]])
     assert shown == objects([(GOLDEN / f"{recipe}.yaml").read_text()])
     assert {kind for kind, _ in shown} == {"JobSet", "Secret"}
+
+
+def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
+    """Where an object lacks what was wanted; the server may add to it."""
+    if isinstance(wanted, dict):
+        return [each for key in wanted for each in missing(wanted[key], (found or {}).get(key), f"{path}.{key}")]
+    if isinstance(wanted, list):
+        if not isinstance(found, list) or len(found) < len(wanted):
+            return [path]
+        pairs = zip(wanted, found, strict=False)
+        return [each for at, (one, other) in enumerate(pairs) for each in missing(one, other, f"{path}[{at}]")]
+    return [] if str(wanted) == str(found) else [f"{path}: {wanted} became {found}"]
+
+
+def test_what_is_shown_is_what_is_installed(typist: Typist) -> None:
+    words = ("-n", "team", "launch", "W03", "--name", "seen", "--set", "queue=a4", "--set", "gpus=8", "--json")
+    told = typist.worked(*words, "--dry-run").data
+    typist.worked(*words)
+    try:
+        shown = objects([manifest["text"] for manifest in told["manifests"]])
+        jobset = asyncio.run(read(typist.kubeconfig, f"{LEFT[0]}/seen"))
+        assert missing(shown["JobSet", "seen"], jobset) == []
+        keys = asyncio.run(read(typist.kubeconfig, f"{LEFT[1]}/seen-ssh"))["data"]
+        assert set(shown["Secret", "seen-ssh"]["data"]) == set(keys)
+        # What is shown to a person hides them.
+        assert not set(shown["Secret", "seen-ssh"]["data"].values()) & set(keys.values())
+    finally:
+        typist.worked("-n", "team", "stop", "seen")
+
+
+async def read(kubeconfig: Path, path: str) -> dict[str, Any]:
+    async with Api.open(kubeconfig) as api:
+        return (await api.get(path)).made
 
 
 def test_every_recipe_has_a_code_of_the_documents(typist: Typist) -> None:

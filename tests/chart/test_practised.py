@@ -75,7 +75,7 @@ def played(typist: Typist) -> dict[str, Played]:
     for recipe in known:
         typist.worked("launch", recipe, "--name", recipe, "--set", "queue=a4", *SHORTER.get(recipe, ()))
     skips = [word for name in SWITCHES for word in ("--set", f"recipe.skip.{name}=true")]
-    typist.worked("launch", "W06", "--name", "for-shells", "--set", "queue=a4", *skips)
+    typist.worked("launch", "W06", "--name", "for-shells", "--set", "queue=a4", "--set", "env.MINE=one two", *skips)
     jobs = {name: Played() for name in [*known, "for-shells"]}
     deadline = monotonic() + LIMIT
     while not all_ended(typist, jobs):
@@ -186,6 +186,19 @@ def test_interactive_pods_wait_for_shells(typist: Typist, played: dict[str, Play
     assert len([line for line in shown.out.splitlines() if "NVIDIA" in line]) == 8
 
 
+def test_a_persons_variables_are_in_the_pod(typist: Typist, played: dict[str, Played]) -> None:
+    assert played["for-shells"].state == "running"
+    shown = typist.worked("exec", "for-shells", "1", "--", "env").out.splitlines()
+    assert {"MINE=one two", "NNODES=2", "SLEEP_INFINITY=false", "NCCL_DEBUG=WARN"} <= set(shown)
+
+
+def test_jobs_went_through_their_queue(typist: Typist, played: dict[str, Played]) -> None:
+    queues = {row["name"]: row["queue"] for row in typist.worked("jobs", "--json").data["items"]}
+    assert {name for name in played if queues.get(name, "a4") != "a4"} == {"qwen3-download"}, "which asks for no GPU"
+    admitted = {row["job"]: row for row in typist.worked("workloads", "--json").data["items"]}["interactive"]
+    assert (admitted["queue"], admitted["state"]) == ("a4", "admitted")
+
+
 def test_with_every_switch_on_pods_are_interactive(played: dict[str, Played]) -> None:
     job = played["for-shells"]
     assert job.state == "running"
@@ -213,14 +226,11 @@ def test_other_numbers_are_refused_with_a_sentence(typist: Typist, gpus: str) ->
     assert said.out == ""
 
 
-def test_downloads_name_their_files_and_need_no_gpu_of_the_queue(typist: Typist, played: dict[str, Played]) -> None:
+def test_downloads_name_their_files_and_take_no_gpu(played: dict[str, Played]) -> None:
     job = played["qwen3-download"]
     assert [pod["gpus"] for pod in job.pods] == [0]
     sized = [line for line in job.logs[0] if re.search(r" \d{6,} .*/mnt/qwen-datasets/", line)]
     assert len(sized) == 4
-    queued = {row["job"] for row in typist.worked("workloads", "--json").data["items"]}
-    assert queued & {"nccl-all-reduce", "interactive"}
-    assert "qwen3-download" not in queued
 
 
 def test_an_evaluation_has_one_row_for_each_task(played: dict[str, Played]) -> None:

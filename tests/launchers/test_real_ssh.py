@@ -93,6 +93,29 @@ def test_a_stranger_is_not_let_in(pods: tuple[Sandbox, Sandbox], tmp_path: Path)
     assert first.calls("sshd") == []
 
 
+def test_a_person_logs_in_with_a_key_of_their_own(pods: tuple[Sandbox, Sandbox], tmp_path: Path) -> None:
+    """To port 2222, as root, whatever key pairs the image has; files go by SFTP."""
+    _, pod = pods
+    own = tmp_path / "own"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "anna@laptop", "-f", str(own)], check=True)
+    pod.environment["SSH_PUBLIC_KEY"] = own.with_suffix(".pub").read_text().strip()
+    assert pod.run("prepare.sh")[0] == 0
+    to = [
+        "-F", "none", "-i", str(own), "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes",
+        "-o", f"UserKnownHostsFile={tmp_path / 'known'}", "-o", "StrictHostKeyChecking=no",
+    ]  # fmt: skip
+    port = pod.environment["A4_SSH_PORT"]
+    login = ["ssh", *to, "-p", port, "root@127.0.0.1", 'echo "in $PATH"']
+    done = subprocess.run(login, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert str(pod.root / "bin") in done.stdout, "commands find the pod's own programs"
+    (tmp_path / "there").write_text("data")
+    copy = ["sftp", "-q", *to, "-P", port, f"root@127.0.0.1:{tmp_path / 'there'}", str(tmp_path / "here")]
+    done = subprocess.run(copy, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here").read_text() == "data"
+
+
 def test_the_other_pod_ends_as_index_0_did(pods: tuple[Sandbox, Sandbox]) -> None:
     """Through real ssh: what index 0 writes lands in the other pod's folder only where its paths are the pod's."""
     first, second = pods
