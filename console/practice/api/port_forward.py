@@ -19,6 +19,8 @@ TUNNEL = "SPDY/3.1+portforward.k8s.io"
 FORWARD_PROTOCOLS = (TUNNEL, "v4.channel.k8s.io")
 
 _CHUNK = 32 * 1024
+_HELD = 16
+"""Messages kept for a pod that is slow."""
 
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 Send = Callable[[bytes], Awaitable[None]]
@@ -38,15 +40,13 @@ class _Pipe:
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
         self._send, self._fail = send, fail
-        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(_HELD)
+        self._deaf = False
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes for the pod."""
-        self._outgoing.put_nowait(data)
-
-    def feed_eof(self) -> None:
-        """Note that the client will send no more."""
-        self._outgoing.put_nowait(None)
+    async def feed(self, data: bytes | None) -> None:
+        """Take bytes for the pod, None when the client will send no more; a pod that is slow makes it wait."""
+        if not self._deaf:
+            await self._outgoing.put(data)
 
     async def run(self) -> None:
         """Connect and carry until the pod closes."""
@@ -67,12 +67,17 @@ class _Pipe:
             writer.close()
 
     async def _write(self, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while (data := await self._outgoing.get()) is not None:
-                writer.write(data)
-                await writer.drain()
-            if writer.can_write_eof():
-                writer.write_eof()
+        try:
+            with suppress(OSError):
+                while (data := await self._outgoing.get()) is not None:
+                    writer.write(data)
+                    await writer.drain()
+                if writer.can_write_eof():
+                    writer.write_eof()
+        finally:
+            self._deaf = True
+            while not self._outgoing.empty():  # whoever waits for room must not wait for ever
+                self._outgoing.get_nowait()
 
 
 class _Channels:
@@ -115,7 +120,7 @@ class _Channels:
                 continue
             at, is_error = divmod(message.data[0], 2)
             if not is_error and at < len(self._pipes) and len(message.data) > 1:
-                self._pipes[at].feed(message.data[1:])
+                await self._pipes[at].feed(message.data[1:])
 
 
 class _Tunnel:
@@ -148,11 +153,11 @@ class _Tunnel:
             self._open(frame)
         elif frame.kind == spdy.DATA and frame.stream in self._pipes:
             if frame.data:
-                self._pipes[frame.stream].feed(frame.data)
+                await self._pipes[frame.stream].feed(frame.data)
             if frame.last:
-                self._pipes[frame.stream].feed_eof()
+                await self._pipes[frame.stream].feed(None)
         elif frame.kind == spdy.RST_STREAM and frame.stream in self._pipes:
-            self._pipes[frame.stream].feed_eof()
+            await self._pipes[frame.stream].feed(None)
         elif frame.kind == spdy.PING:
             await self._send(self._writer.ping(frame.data))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import ClientConnectionResetError, web
@@ -15,9 +17,8 @@ from console.practice.objects.refusal import ApiError, Object, bad_request
 from console.practice.objects.resources import PODS
 
 if TYPE_CHECKING:
-    import asyncio
-
     from console.practice.api.serving import Target
+    from console.practice.objects.history import Event
     from console.practice.objects.storage import Storage
     from console.practice.runtime import Runtime
 
@@ -127,9 +128,14 @@ class Streams:
                 text = f"error forwarding port {port} to pod {target.name}, uid {pod['metadata']['uid']}: {error}"
                 raise ConnectionError(text) from error
 
+        carrying = asyncio.ensure_future(forward(socket, ports, dial))
+        unsubscribe = self._storage.subscribe(partial(_end_with_pod, carrying, pod["metadata"]["uid"]))
         try:
-            await forward(socket, ports, dial)
+            await asyncio.wait({carrying})
         finally:
+            unsubscribe()
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
             await self._finish(socket)
         return socket
 
@@ -145,6 +151,14 @@ class Streams:
         self._open.discard(socket)
         with suppress(ClientConnectionResetError, ConnectionResetError):
             await socket.close()
+
+
+def _end_with_pod(carrying: asyncio.Future[None], uid: str, event: Event) -> None:
+    """What runs through a pod's ports ends with it."""
+    if event.object["metadata"].get("uid") == uid:
+        gone = event.type == "DELETED" or event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        if gone:
+            carrying.cancel()
 
 
 def choose_container(pod: Object, name: str) -> str:
