@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from getpass import getuser
 from typing import TYPE_CHECKING
 
 from console import assets
@@ -14,14 +16,15 @@ from console.models.confidential import is_confidential
 from console.models.draft import HIDDEN, Draft, Remark
 from console.models.forecast import Ask, ask_of
 from console.models.helm_line import HelmCommand, HelmParts, helm_command
-from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Value, difference
+from console.models.launch import FieldProblem, LaunchPlan, Manifest, Value, difference
 from console.models.manifests import ObjectDiff, diff_manifests
+from console.models.refusals import field_meant
 from console.models.values import look, overlay, put
 from console.parsers.schema import Schema, leaves
-from console.parsers.values_defaults import write_defaults
 from console.parsers.values_read import Readout, part_at, plain_value, read_values
 from console.parsers.values_text import Node, TextFault, parse_text
 from console.parsers.values_write import rewrite, write_values
+from console.pasting import Pasting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -106,7 +109,30 @@ class Drafting:
             for each in self._catalogue.value_problems(known, changes)
         ]
         problems.sort(key=lambda each: each.line)
-        return Draft(changes, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
+        return Draft(changes, read.values, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
+
+    @staticmethod
+    def recipe_of(text: str) -> str:
+        """The recipe that a values file names (recipe.id), as it stands there; empty if it names none."""
+        try:
+            root, _ = parse_text(text)
+        except TextFault:
+            return ""
+        tree = plain_value(root, {}) if root else {}
+        found = look(tree, "recipe.id") if isinstance(tree, Mapping) else None
+        return found if isinstance(found, str) else ""
+
+    def over(self, recipe: str, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
+        """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
+        laid = overlay(below, draft.values)
+        for path, _ in leaves(self._schema):
+            names = path.split(".")
+            (there, under), (given, value) = _given(below, names), _given(draft.given, names)
+            if isinstance(value, Mapping) and isinstance(under, Mapping):
+                put(laid, path, {**under, **value})
+            elif there and given:
+                put(laid, path, value)
+        return laid
 
     def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
         """Values that the recipe's form has not, and another recipe's name."""
@@ -120,6 +146,15 @@ class Drafting:
             words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
             found.append(Remark(path, words, read.line(tuple(path.split(".")))))
         return found
+
+    async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
+        """A pasted values file or helm command as a draft; `variables` fill in $NAME, by default this environment's.
+
+        Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
+        """
+        known = dict(os.environ) if variables is None else dict(variables)
+        known.setdefault("USER", getuser())
+        return await Pasting(self._catalogue, self.changes).paste(recipe, text, known)
 
     def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
         """What given values change of a recipe's defaults; names of another recipe are left out."""
@@ -139,8 +174,7 @@ class Drafting:
 
     def defaults_yaml(self, recipe: str) -> str:
         """Every value of a recipe at its default, with what it means as comments: a values file to begin with."""
-        found = self._catalogue.recipe(recipe)
-        return write_defaults(found, self._catalogue.fields(found.id))
+        return self._catalogue.values_file(recipe)
 
     def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """In the order of the schema."""
@@ -218,38 +252,8 @@ class Drafting:
             return (FieldProblem("name", message),)
         if isinstance(error, NotFound) and re.search(rf'amespaces? "?{re.escape(plan.namespace)}\b', message):
             return (FieldProblem("namespace", message),)
-        fields = self._catalogue.fields(plan.recipe)
-        named = [field.path for field in fields if _speaks_of(message, field)]
-        told = [path for pattern, path in _MEANT if re.search(pattern, message)]
-        return tuple(FieldProblem(path, message) for path in (named or told)[:1])
-
-
-def _speaks_of(message: str, field: Field) -> bool:
-    path, title = re.escape(field.path), re.escape(field.title)
-    return re.search(rf"(^|[\s/]){path}\b|(^|\. ){title} (must|may|holds)", message) is not None
-
-
-_MEANT = (
-    (r"metadata\.name\b", "name"),
-    (r"\bLocalQueue\b|queue-name", "queue"),
-    (r"\bimage\b.*(Invalid|Required)|\.image:", "image"),
-    (r"[pP]riority ?[cC]lass|priority-class", "priorityClass"),
-    (r"service ?[aA]ccount", "serviceAccount"),
-    (r"podset-(preferred|required)-topology|topology", "topology.level"),
-    (r"nodeSelector", "placement.nodeSelector"),
-    (r"tolerations", "placement.tolerations"),
-    (r"imagePullSecrets", "imagePullSecrets"),
-    (r"secretKeyRef", "secrets"),
-    (r"\.env\b|\benv\[", "env"),
-    (r"maxRestarts", "restarts"),
-    (r"ttlSecondsAfterFinished", "ttl"),
-    (r"capabilities", "security.capabilities"),
-    (r"rivileged", "security.privileged"),
-    (r"hostNetwork|hostPort", "network.hostNetwork"),
-    (r"persistentvolumeclaims?|PersistentVolumeClaim", "storage.pvc"),
-    (r"\.resources\.|exceeded quota", "gpus"),
-)
-"""What a refusal of the server says, and the field that is behind it."""
+        found = field_meant(message, self._catalogue.fields(plan.recipe))
+        return (FieldProblem(found, message),) if found else ()
 
 
 def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:

@@ -18,6 +18,7 @@ from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Rec
 from console.models.values import merge, overlay
 from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes, recipe_launchers
 from console.parsers.values import ValuesChecker, parse_sets
+from console.parsers.values_defaults import write_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +161,11 @@ class Catalogue:
         """Nested values of `path=value` settings."""
         return parse_sets(self.fields(recipe), settings)
 
+    def values_file(self, recipe: str) -> str:
+        """Every value of a recipe at its default, explained, as YAML."""
+        found = self.recipe(recipe)
+        return write_defaults(found, self.fields(found.id))
+
     def suggest_name(self, recipe: str, user: str) -> str:
         """A valid release name: who and what, as in anna-nccl-test."""
         suffix = self.recipe(recipe).suffix
@@ -198,8 +204,23 @@ class Launcher:
         """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
         from console.cluster.trial import try_out
 
+        rendered = await self._rendered(plan)
         await self.helm.require_free(name=plan.name, namespace=plan.namespace)
-        await try_out(self.client, plan.namespace, await self._rendered(plan))
+        await self._require_queue(plan)
+        await try_out(self.client, plan.namespace, rendered)
+
+    async def _require_queue(self, plan: LaunchPlan) -> None:
+        """The server takes a job for a queue that is not there, and it would wait for ever."""
+        from console.cluster.trial import local_queues
+
+        values = self.catalogue.values(plan)
+        queue = values.get("queue")
+        if not queue or not values.get("gpus"):
+            return
+        known = await local_queues(self.client, plan.namespace)
+        if known is not None and queue not in known:
+            there = f"There are: {', '.join(sorted(known))}." if known else "There are none; leave the queue empty."
+            raise NoSuchQueue(f"{plan.namespace} has no LocalQueue {queue}.", there)
 
     async def _rendered(self, plan: LaunchPlan) -> tuple[str, ...]:
         self.catalogue.require_sound(plan)

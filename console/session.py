@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.history import History
     from console.inside.containers import Inside
     from console.models.facts import ContainerFact
-    from console.models.launch import Recipe
+    from console.models.launch import Field, Recipe
     from console.models.log import LogLine
     from console.models.nccl import NcclTest
     from console.models.pod import Pod
@@ -63,6 +63,20 @@ def saved_profiles() -> Profiles:
     from console.profiles import Profiles
 
     return Profiles(Catalogue.load)
+
+
+def values_fields(recipe: str) -> tuple[Field, ...]:
+    """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
+    from console.launch import Catalogue
+
+    return Catalogue.load().fields(recipe)
+
+
+def values_file(recipe: str) -> str:
+    """Every value of a recipe at its default, explained, as YAML; asks no cluster. Raises BadInput."""
+    from console.launch import Catalogue
+
+    return Catalogue.load().values_file(recipe)
 
 
 class Session(LaunchingCluster):

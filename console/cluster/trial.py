@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.errors import Conflict, NotAllowed, Unreadable
+from console.errors import Conflict, NotAllowed, NotFound, Unreadable
+from console.parsers.offers import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from console.cluster.client import Client
 
 Object = dict[str, Any]
+_QUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
@@ -38,6 +40,23 @@ async def try_out(client: Client, namespace: str, manifests: Sequence[str]) -> N
                 raise
         if made["kind"] == "JobSet":
             await _try_jobs(client, namespace, made)
+
+
+async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
+    """Names of a namespace's LocalQueues; None where they cannot be known: no Kueue, or no right to list them."""
+    for version in _QUEUE_VERSIONS:
+        try:
+            body = await client.request(
+                "GET",
+                f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues",
+                doing="list the LocalQueues",
+            )
+        except NotFound:
+            continue
+        except NotAllowed:
+            return None
+        return frozenset(name for name, _ in names(body))
+    return None
 
 
 async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:

@@ -33,6 +33,8 @@ class Draft:
 
     values: dict[str, Value] = field(default_factory=dict)
     """Nested, only what differs from the recipe's defaults; as `LaunchPlan.values`."""
+    given: dict[str, Value] = field(default_factory=dict)
+    """Nested, all values that the text names, those that are the recipe's defaults too."""
     recipe: str = ""
     """Id of the recipe it is about; empty: it does not say."""
     name: str = ""

@@ -9,7 +9,7 @@ from screens.cli.exec import execute
 from screens.cli.facts import facts
 from screens.cli.forward import forward
 from screens.cli.history import history
-from screens.cli.jobs import launch, recipes
+from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
 from screens.cli.options import LISTS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "recipes": recipes,
+    "values": values,
     "launch": launch,
     "history": history,
     "profiles": profiles,

@@ -10,6 +10,7 @@ from typing import Any
 from console.models.levels import LEVELS
 from console.settings import Settings
 from screens.cli.columns import LAYOUTS
+from screens.cli.launch_options import add_launch, add_values
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
 from screens.cli.run_options import (
     add_history,
@@ -55,7 +56,12 @@ class Options:
     recipe: str = ""
     name: str = ""
     set: tuple[str, ...] = field(default=())
+    values: tuple[str, ...] = ()
+    """Values files, "-" for standard input."""
     dry_run: bool = False
+    against: str | None = None
+    """None: no difference is asked for; empty: from the defaults; else from that run."""
+    show_helm: bool = False
     wait: bool = False
     job: str = ""
     rank: int | None = None
@@ -137,7 +143,7 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {"set", "unset", "sources", "jobs", "diff", "forgotten", "words"} & given.keys():
+    for name in {"set", "values", "unset", "sources", "jobs", "diff", "forgotten", "words"} & given.keys():
         given[name] = tuple(given[name])
     return Options(**given)
 
@@ -172,7 +178,10 @@ def _parser() -> argparse.ArgumentParser:
         listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
         listing.add_argument("--json", action="store_true", help="as JSON")
     command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
-    _launch(command("launch", "launch a recipe", epilog=EXIT_CODES))
+    add_values(command("values", "every value of a recipe at its default, explained: a file for launch -f"))
+    launching = command("launch", "launch a recipe", epilog=EXIT_CODES)
+    add_launch(launching)
+    add_reuse(launching)
     add_stop(command("stop", "stop jobs: uninstall their releases, or delete their JobSets", epilog=EXIT_CODES))
     add_history(command("history", "what was launched, and what came of it"))
     add_profiles(command("profiles", "named sets of values under every form; needs no cluster"))
@@ -225,18 +234,6 @@ def _keys(name: str) -> str:
     lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
     head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
-
-
-def _launch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="see `a4 recipes`; not with --like")
-    add_reuse(parser)
-    parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="ask the API server, change nothing, print the manifests"
-    )
-    parser.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _logs(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from console.models.pod import Container, Pod
 from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, Usage
 from console.models.workload import PodSet, Workload
 from screens.cli.columns import FAULT_WIDTH, LAYOUTS, briefly, ranks_done
-from screens.cli.jobs import wait_for_end
+from screens.cli.launching import wait_for_end
 from screens.cli.listing import print_rows
 from screens.cli.rows import ROWS
 from tests.fakes import FakeSession, fleet_of

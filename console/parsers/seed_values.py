@@ -1,0 +1,318 @@
+"""Values of the documents' charts, from a command or a values file, into values of this chart.
+
+What has no place here is named with what to use instead; nothing is dropped in silence but what follows from the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput
+from console.models.confidential import is_confidential, looks_confidential
+from console.models.draft import Remark
+from console.parsers import seed_names as names
+from console.parsers.helm_line import spell_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from console.parsers.helm_line import Setting, Way
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The path of a file whose text is the value (--set-file)."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return PurePosixPath(self.path).name
+
+
+@dataclass(slots=True)
+class Translated:
+    """What came of it."""
+
+    recipe: str = ""
+    values: list[tuple[str, Any]] = field(default_factory=list)
+    """Path and value, not yet read as the field's kind; later ones win."""
+    left_out: list[Remark] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
+
+    def put(self, path: str, value: Any) -> None:
+        """One value of ours."""
+        self.values.append((path, value))
+
+    def leave(self, path: str, why: str) -> None:
+        """One value of theirs that is not taken."""
+        self.left_out.append(Remark(path, f"{path} was not taken: {why}."))
+
+    def note(self, path: str, words: str) -> None:
+        """Something to know of what was taken."""
+        self.notes.append(Remark(path, words))
+
+
+def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], out: Translated) -> dict[str, Any]:
+    """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
+    root: dict[str, Any] = {}
+    for tree in trees:
+        _overlay(root, tree)
+    for setting in settings:
+        if setting.unknown:
+            ours = names.SAME.get(tuple(str(name) for name in setting.way), "its field")
+            out.leave(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
+            continue
+        _set(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
+    return root
+
+
+def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: Translated) -> None:
+    """Every value of theirs in the tree; what is left in it afterwards are values of ours and unknown ones.
+
+    `own` are the names this chart has at the top, `texts` the files that could be read, by path.
+    """
+    _scripts(root, texts, out)
+    _envs(root, out)
+    _topology(root, out)
+    _mounts(root, out)
+    _file_systems(root, out)
+    _gib(root, out)
+    for way, path in names.SAME.items():
+        value = _pop(root, way)
+        if value is not _MISSING and value not in ("", [], None):
+            out.put(path, value)
+    for way, why in names.GONE.items():
+        value = _pop(root, way)
+        if value not in (_MISSING, "", None, False, [], {}):
+            out.leave(".".join(way), why)
+    for way in names.FOLLOWS:
+        _pop(root, way)
+    for name in [each for each in root if each not in own]:
+        for unknown, _ in _leaves(root.pop(name), (name,)):
+            out.leave(spell_way(unknown), "no chart of the documents and no value here is called so")
+
+
+def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> None:
+    launcher, training = _pop(root, ("workload_launcher",)), _pop(root, ("pai_training_script",))
+    config = _pop(root, ("workload_config",))
+    if isinstance(launcher, File):
+        out.recipe = names.LAUNCHERS.get(launcher.name, "own-script")
+        if out.recipe == "own-script":
+            _own_text(launcher, "workload_launcher", "recipe.script.text", texts, out)
+    if isinstance(training, File):
+        if training.name == "qwen3.sh":
+            out.recipe = "qwen3-30b-pretrain-pai"
+        else:
+            out.recipe = "own-script"
+            _own_text(training, "pai_training_script", "recipe.script.text", texts, out)
+    if isinstance(config, File):
+        _own_text(config, "workload_config", "recipe.script.config", texts, out)
+
+
+def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: Translated) -> None:
+    if file.path in texts:
+        out.put(path, texts[file.path])
+    else:
+        out.leave(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
+
+
+def _envs(root: dict[str, Any], out: Translated) -> None:
+    """Variables by name; in a --set line a place stands for the name."""
+    for way in (("workload", "envs"), ("network", "ncclSettings")):
+        given = _pop(root, way)
+        if isinstance(given, Mapping):  # a map is what people take it for
+            given = [{"name": name, "value": value} for name, value in given.items()]
+        entries = list(enumerate(given if isinstance(given, list) else ()))
+        # What kind of training it is decides what other variables mean.
+        entries.sort(key=lambda each: not (isinstance(each[1], Mapping) and each[1].get("name") == "TRAINING_MODE"))
+        for place, entry in entries:
+            if isinstance(entry, Mapping):
+                _env_entry(f"{'.'.join(way)}[{place}]", place, entry, out, testbed=way[-1] == "envs")
+
+
+def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: Translated, *, testbed: bool) -> None:
+    name, value = entry.get("name"), entry.get("value")
+    if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(names.TESTBED_ENVS):
+        name = names.TESTBED_ENVS[place]
+        out.note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
+    if name is None:
+        out.leave(key, "which variable stands at that place is not known here; write it as env.NAME")
+    elif value is not None:
+        _env(str(name), _text(value), out)
+
+
+def _env(name: str, value: str, out: Translated) -> None:
+    if name == "TRAINING_MODE":
+        _training_mode(value, out)
+    elif name == "USE_JSON_SFT" and out.recipe == "qwen3-next-sft" and value == "true":
+        out.recipe = "qwen3-next-sft-json"
+    elif name in names.ENV:
+        if value or name != "SSH_PUBLIC_KEY":
+            out.put(names.ENV[name], value)
+    elif name in names.ENV_UNUSED:
+        if value:
+            out.leave(name, "no recipe reads this variable")
+    elif is_confidential(name, value or "x") or looks_confidential(value):
+        if value:
+            out.leave(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
+    elif value:
+        out.put(f"env.{name}", value)
+
+
+def _training_mode(value: str, out: Translated) -> None:
+    if out.recipe.startswith("qwen3-next"):
+        out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
+    else:
+        out.leave("TRAINING_MODE", "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
+
+
+def _topology(root: dict[str, Any], out: Translated) -> None:
+    request = _pop(root, ("tasSettings", "topologyRequest"))
+    for key, level in request.items() if isinstance(request, Mapping) else ():
+        found = re.search(r"podset-(preferred|required|unconstrained)-topology$", str(key))
+        if found is None:
+            out.leave(f"tasSettings.topologyRequest.{key}", "use topology.request and topology.level")
+        elif found[1] == "unconstrained":
+            out.put("topology.request", "none")
+        else:
+            out.put("topology.request", found[1])
+            out.put("topology.level", level)
+
+
+def _mounts(root: dict[str, Any], out: Translated) -> None:
+    buckets: dict[str, str] = {}
+    for place, mount in enumerate(_dicts(_pop(root, ("volumes", "gcsMounts")))):
+        bucket = _text(mount.get("bucketName") or "")
+        if not bucket:
+            continue
+        if bucket.startswith("gs://"):
+            out.note("storage.gcs", f"{bucket} was taken without gs://, as a bucket's name alone.")
+            bucket = bucket.removeprefix("gs://").strip("/")
+        folder = _text(mount.get("mountPath") or ("/gcs" if place == 0 else "/artifacts"))
+        buckets[bucket] = f"{folder}:{_text(mount.get('mountOptions') or 'implicit-dirs')}"
+    if buckets:
+        out.put("storage.gcs", buckets)
+    claims = {
+        _text(mount["claimName"]): _text(mount.get("mountPath") or "/mnt")
+        for mount in _dicts(_pop(root, ("volumes", "pvcMounts")))
+        if mount.get("claimName")
+    }
+    if "nfs-pvc" in claims:
+        # The shared file system has fields of its own here.
+        out.put("storage.nfs.claim", "nfs-pvc")
+        out.put("storage.nfs.path", claims.pop("nfs-pvc"))
+    if claims:
+        out.put("storage.pvc", claims)
+
+
+def _file_systems(root: dict[str, Any], out: Translated) -> None:
+    nfs = _pop(root, ("volumes", "nfs", "enabled"))
+    if nfs is not _MISSING and _text(nfs) == "true":
+        out.put("storage.nfs.claim", "nfs-pvc")
+    lustre = _pop(root, ("volumes", "lustre", "enabled"))
+    if lustre is not _MISSING and _text(lustre) == "true":
+        out.put("storage.lustre.claim", "lustre-pvc")
+        if out.recipe == "qwen3-next-pretrain":
+            out.recipe = "qwen3-next-lustre"
+    for kind, given in (("nfs", nfs), ("lustre", lustre)):
+        if given is not _MISSING and _text(given) == "false":
+            # What describes a file system that is not used would only make one.
+            _pop(root, ("volumes", kind))
+
+
+def _gib(root: dict[str, Any], out: Translated) -> None:
+    given = _pop(root, ("network", "gibVersion"))
+    if given is _MISSING:
+        return
+    image = _text(given or "")
+    if not image:
+        out.put("network.gib.enabled", False)
+    elif "/" in image:
+        out.put("network.gib.image", image)
+    else:
+        out.leave("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
+
+
+# trees
+
+
+def _overlay(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    for name, value in above.items():
+        under = below.get(name)
+        if isinstance(value, Mapping) and isinstance(under, dict):
+            _overlay(under, value)
+        else:
+            below[name] = value
+
+
+def _set(root: dict[str, Any], way: Way, value: Any) -> None:
+    level: Any = root
+    for name, following in zip(way, (*way[1:], None), strict=True):
+        last = following is None
+        if isinstance(name, int):
+            if not isinstance(level, list):
+                raise BadInput(f"{spell_way(way)} counts in what is no list.")
+            level += [None] * (name + 1 - len(level))
+        elif not isinstance(level, dict):
+            raise BadInput(f"{spell_way(way)} goes on where there is a single value.")
+        if last:
+            level[name] = value
+            return
+        below = level.get(name) if isinstance(level, dict) else level[int(name)]
+        wanted: type = list if isinstance(following, int) else dict
+        if not isinstance(below, wanted):
+            below = wanted()
+            level[name] = below
+        level = below
+
+
+def _pop(root: dict[str, Any], way: tuple[str, ...]) -> Any:
+    """Take a value out of the tree, with the maps that are empty then."""
+    first, *rest = way
+    if first not in root:
+        return _MISSING
+    if not rest:
+        return root.pop(first)
+    below = root[first]
+    if not isinstance(below, dict):
+        return _MISSING
+    found = _pop(below, tuple(rest))
+    if not below:
+        del root[first]
+    return found
+
+
+def remaining(root: dict[str, Any], way: tuple[str, ...]) -> Any:
+    """Take what is left at the end of that way; None if nothing is."""
+    found = _pop(root, way)
+    return None if found is _MISSING else found
+
+
+def _leaves(value: Any, way: Way) -> Iterator[tuple[Way, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _leaves(item, (*way, str(name)))
+    elif isinstance(value, list) and value:
+        for place, item in enumerate(value):
+            yield from _leaves(item, (*way, place))
+    elif value is not None:
+        yield way, value
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    """The entries of a list; one that is no map counts as an empty one."""
+    return [each if isinstance(each, Mapping) else {} for each in value] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).strip() if not isinstance(value, File) else value.path

@@ -1,0 +1,228 @@
+"""`a4 recipes`, `a4 values`, `a4 launch`: what there is to launch, with which values, and off."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+from console.models.forecast import CHECK, Forecast, forecast
+from console.models.job import JobState
+from console.models.launch import LaunchPlan
+from console.models.manifests import Change, unified
+from console.models.values import overlay
+from console.models.why_job import why_jobset
+from console.session import launchable, values_fields, values_file
+from screens.cli.columns import JOBS
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.launch import FieldProblem, Recipe
+    from console.models.values import Value
+    from console.session import Session
+    from screens.cli.options import Options
+
+WAIT_KINDS = (JOBS.kind, *JOBS.uses)
+"""What the reason for a wait is made of."""
+FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
+"""What a forecast is made of."""
+_LONGEST = 1 << 20
+"""Bytes of a values file."""
+
+
+async def recipes(options: Options) -> int:
+    """Print what can be launched; needs no cluster."""
+    found = launchable()
+    if options.json:
+        say_json(found)
+        return 0
+    say_table(
+        ("RECIPE", "DOCUMENT", "WHAT IT DOES"), [(each.id, each.code, each.summary) for each in found], (False,) * 3
+    )
+    return 0
+
+
+async def values(options: Options) -> int:
+    """Print every value of a recipe at its default, with what it means: a values file to begin with."""
+    if options.json:
+        say_json(values_fields(options.recipe))
+    else:
+        sys.stdout.write(values_file(options.recipe))
+    return 0
+
+
+async def launch(options: Options) -> int:
+    """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
+    kinds = FIT_KINDS if options.dry_run else WAIT_KINDS if options.wait else ()
+    async with connected(options, kinds) as session:
+        plan = await make_plan(session, options)
+        problems = session.problems(plan)
+        if problems:
+            raise BadInput("; ".join(map(_worded, problems)))
+        for note in session.notes(plan):
+            warn(note)
+        if options.show_helm:
+            return print_command(session, plan, as_json=options.json)
+        if options.against is not None:
+            return await print_difference(session, plan, options)
+        if options.dry_run:
+            await session.check(plan)
+            return await print_trial(session, plan, as_json=options.json)
+        name = await session.launch(plan)
+        if not options.wait:
+            if options.json:
+                say_json({"namespace": plan.namespace, "name": name})
+            else:
+                say(f"Launched {name} in namespace {plan.namespace}. Watch it: a4 jobs, a4 logs {name} --follow")
+            return 0
+        return await wait_for_end(session, plan.namespace, name, as_json=options.json)
+
+
+def _worded(problem: FieldProblem) -> str:
+    return f"{problem.path}: {problem.message}" if problem.path else problem.message
+
+
+async def make_plan(session: Session, options: Options) -> LaunchPlan:
+    """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed."""
+    run = await session.runs.find(options.like) if options.like else None
+    texts = [(path, await read_text(path)) for path in options.values]
+    word = options.recipe or next((found for _, text in texts if (found := session.drafting.recipe_of(text))), "")
+    if run is None and not word:
+        hint = "a4 recipes lists them; or launch an earlier run again: --like RUN."
+        raise BadInput("No recipe was named.", hint)
+    recipe = find_recipe(session.recipes(), word or (run.recipe if run else ""))
+    if run is not None and run.recipe != recipe.id:
+        raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
+    if run is not None and run.left_out:
+        warn(f"Not remembered of {run.name}, because secret: {', '.join(run.left_out)}.")
+    profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
+    laid = await session.profiles.values(profile, recipe.id) if profile else {}
+    laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
+    return LaunchPlan(
+        recipe=recipe.id,
+        name=options.name or session.suggest_name(recipe.id),
+        namespace=session.namespace,
+        values=overlay(laid, session.set_values(recipe.id, options.set)),
+    )
+
+
+async def read_text(path: str) -> str:
+    """A values file, or standard input; BadInput when it cannot be read."""
+
+    def read() -> bytes:
+        if path == "-":
+            return sys.stdin.buffer.read(_LONGEST + 1)
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_LONGEST + 1)
+
+    try:
+        raw = await asyncio.to_thread(read)
+        if len(raw) > _LONGEST:
+            raise BadInput(f"{path} is larger than 1 MB; values are a few lines.")
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text.") from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadInput(f"{path} cannot be read: {why}.", "a4 values RECIPE writes one.") from error
+
+
+def take_files(
+    session: Session, recipe: str, laid: dict[str, Value], texts: Sequence[tuple[str, str]]
+) -> dict[str, Value]:
+    """Values files laid over what there is, in their order; BadInput names file, line and what is wrong."""
+    for path, text in texts:
+        draft = session.drafting.read_yaml(recipe, text)
+        if draft.problems:
+            raise BadInput(
+                "; ".join(f"{path}, {remark}" if remark.line else f"{path}: {remark}" for remark in draft.problems)
+            )
+        for note in draft.notes:
+            warn(f"{path}: {note.message}")
+        laid = session.drafting.over(recipe, laid, draft)
+    return laid
+
+
+def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
+    """The recipe of that name or of that number in the documents (W03); BadInput names those there are."""
+    for each in known:
+        if word.lower() in {each.id, each.code.lower()}:
+            return each
+    raise BadInput(f"There is no recipe {word}.", f"There are: {', '.join(each.id for each in known)}.")
+
+
+async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+    """What would be created, and whether it would fit."""
+    manifests = await session.render(plan)
+    fits = await expected(session, plan)
+    if as_json:
+        told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe, "notes": session.notes(plan)}
+        say_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
+    else:
+        warn(f"{fits.verdict}: {fits.sentence} ({CHECK}).")
+        say("\n---\n".join(each.text.strip() for each in manifests))
+    return 0
+
+
+async def expected(session: Session, plan: LaunchPlan) -> Forecast:
+    """What would become of the plan, by the cluster as it is now."""
+    return forecast(await session.listed(*FIT_KINDS), session.drafting.ask(plan))
+
+
+def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
+    """The helm command of the plan."""
+    command = session.drafting.command(plan)
+    if as_json:
+        say_json(command)
+    else:
+        for name in command.needs:
+            warn(f"Set the variable {name} first: it holds a secret.")
+        say(command.inline)
+    return 0
+
+
+async def print_difference(session: Session, plan: LaunchPlan, options: Options) -> int:
+    """What the plan makes other than its recipe's defaults, or than a run that is remembered."""
+    run = await session.runs.find(options.against) if options.against else None
+    if run is not None and run.recipe != plan.recipe:
+        raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
+    found = await session.drafting.diff(plan, run.values if run else None)
+    if options.json:
+        say_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
+    elif all(each.change is Change.SAME for each in found):
+        say("The objects are the same.")
+    else:
+        sys.stdout.write(unified(found))
+    return 0
+
+
+async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
+    """Say each state the job passes through on standard error; 0 when it succeeds, 1 when it fails or goes away."""
+    last: JobState | None = None
+    waits = ""
+    await session.listed(*WAIT_KINDS)
+    async for fleet in session.snapshots():
+        job = fleet.jobsets.get((namespace, name))
+        if job is None:
+            if last is None:
+                continue
+            raise NotFound(f"{name} was deleted before it ended.")
+        if job.state is not last:
+            last = job.state
+            warn(f"{name}: {last}")
+        reason = why_jobset(job, fleet).sentence if last is JobState.PENDING else ""
+        if reason and reason != waits:
+            waits = reason
+            warn(f"{name}: {reason}")
+        if job.finished:
+            if as_json:
+                say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure})
+            elif job.failure:
+                warn(job.failure)
+            return 0 if job.state is JobState.SUCCEEDED else 1
+    return 1
