@@ -169,7 +169,7 @@ class JobScreen(LiveScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Ranks are turned through where one of them is shown."""
         if action == "rank":
-            turns = self.is_mounted and self.here.TURNS_RANKS
+            turns = self.is_mounted and self.here.turns_ranks
             return turns and self._line is not None and len(self._line.ranks) > 1
         if action == "on_rank":
             return not (self.app.settings.read_only and BY_NAME[str(parameters[0])].changes)

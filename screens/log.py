@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, work
+from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from screens.base import LiveScreen
+from screens.saving import save_log
 from screens.widgets.log_view import LogView
 from screens.wording import sentence
 
@@ -59,6 +60,16 @@ class LogScreen(LiveScreen):
         self._previous = not self._previous
         self.view.lines.clear()
         self.follow()
+
+    @on(LogView.Saved)
+    def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        event.stop()
+        self._save(event)
+
+    @work(group="actions")
+    async def _save(self, event: LogView.Saved) -> None:
+        await save_log(self, event.text, "-".join(filter(None, self._about[1:])))
 
     @work(group="log", exclusive=True)
     async def follow(self) -> None:

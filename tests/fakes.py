@@ -16,17 +16,22 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from console.follow import Follow
 from console.models.access import ContextName, StopReport
 from console.models.fleet import Fleet
 from console.models.link import Link, LinkState
+from console.models.log import LogLine, StreamState
+from console.parsers.stamps import stamped
+from console.parsers.timestamp import format_time
 from console.settings import Settings
+from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-    from console.models.log import LogLine
+    from console.cluster.logs import Memory, Wanted
     from console.models.nccl import NcclTest
 
 KINDS = (
@@ -39,6 +44,41 @@ def live_links() -> dict[str, Link]:
     """Every kind live, heard just now."""
     now = time.time()
     return {kind: Link(kind, LinkState.LIVE, since=now, heard=now) for kind in KINDS}
+
+
+class FakeStream:
+    """The log of one container, from `FakeSession.logs`."""
+
+    def __init__(self, session: FakeSession, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> None:
+        self.state = StreamState.WAITING
+        self.gaps: list[tuple[float, float]] = []
+        self.restarts = restarts
+        self.memory = memory
+        self._session, self._wanted, self._clean = session, wanted, clean
+
+    async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
+        session, wanted = self._session, self._wanted
+        session._did("follow_log", wanted.namespace, wanted.pod, wanted.container, wanted.tail)
+        key, at, woken = (wanted.namespace, wanted.pod), 0, asyncio.Event()
+        session._woken.add(woken)
+        self.memory.rewind()
+        self.state = StreamState.LIVE
+        try:
+            while True:
+                lines = session.logs.get(key, [])[at:]
+                at += len(lines)
+                raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
+                fresh = [each for each in stamped(self._clean(raws)) if self.memory.is_new(each[1], each[0])]
+                if fresh:
+                    yield fresh
+                if not lines and (key not in session.running or not wanted.follow):
+                    break
+                if not lines:
+                    await woken.wait()
+                    woken.clear()
+        finally:
+            session._woken.discard(woken)
+        self.state = StreamState.ENDED
 
 
 class FakeSession:
@@ -56,7 +96,12 @@ class FakeSession:
         self.answers: dict[str, Any] = {}
         self.logs: dict[tuple[str, str], list[LogLine]] = {}
         self.tables: dict[tuple[str, str], list[tuple[NcclTest, ...]]] = {}
+        self.running: set[tuple[str, str]] = set()
         self.closed = False
+        self.runs = FakeRuns(self)
+        self.stopping = FakeStopping(self)
+        self.releases = FakeReleases(self)
+        self.profiles = FakeProfiles()
         self._woken: set[asyncio.Event] = set()
 
     @staticmethod
@@ -180,6 +225,26 @@ class FakeSession:
         return str(self._did("launch", plan, default="job"))
 
     # streams
+
+    @cached_property
+    def follow(self) -> Follow:
+        """The real one, over streams of `logs`; a key in `running` says that its container has not ended."""
+        return Follow(cast("Any", self), self._stream)
+
+    def _stream(self, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> FakeStream:
+        return FakeStream(self, wanted, memory, clean, restarts)
+
+    def say(self, pod: str, *texts: str, namespace: str = "default", at: float = 0.0) -> None:
+        """A container that runs prints these."""
+        key = namespace, pod
+        self.running.add(key)
+        self.logs.setdefault(key, []).extend(LogLine(at or time.time(), text) for text in texts)
+        self._wake()
+
+    def end(self, pod: str, namespace: str = "default") -> None:
+        """The container ends."""
+        self.running.discard((namespace, pod))
+        self._wake()
 
     async def follow_log(
         self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,

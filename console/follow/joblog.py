@@ -154,7 +154,7 @@ class JobLog:
         self._wake()
 
     async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
-        name = pod.attempt, rank.number, container.name, pod.uid[:8]
+        name = pod.attempt, rank.number, container.name, pod.uid
         followed = self._followed.get(name)
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
@@ -249,6 +249,10 @@ class JobLog:
         has been read.
         """
         return read_lines(self, wanted, live=live)
+
+    def parts_of(self, rank: int) -> list[Part]:
+        """The lines of one rank, a part for each container."""
+        return [part for part in self.parts if part.rank == rank]
 
     @asynccontextmanager
     async def waking(self) -> AsyncIterator[asyncio.Event]:

@@ -42,8 +42,8 @@ class Part:
         file: Path | None = None,
     ) -> None:
         self.rank, self.attempt, self.pod, self.container = rank, attempt, pod, container
-        self.uid = uid[:8]
-        """The head of the pod's uid."""
+        self.uid = uid
+        """The pod's."""
         self.file = file
         self.times: array[float] = array("d")
         self.lost = 0
@@ -61,7 +61,7 @@ class Part:
 
     @property
     def name(self) -> tuple[int, int, str, str]:
-        """Attempt, rank, container, and the head of the pod's uid."""
+        """Attempt, rank, container, and the pod's uid."""
         return self.attempt, self.rank, self.container, self.uid
 
     # lines come

@@ -1,7 +1,7 @@
 """Where logs are kept: a folder for each JobSet by its uid, in it one for each attempt, there a file per container.
 
     logs/UID/job.json                           which job it was
-    logs/UID/attempt-0/0007.main.1a2b3c4d.log   rank 7, container main, the pod by the head of its uid
+    logs/UID/attempt-0/0007.main.POD-UID.log   rank 7, container main
 
 Files can be read by their owner only and hold no secrets; lines are only ever added. Of several consoles on one job
 the first writes here; the others keep a copy of their own, and what the first missed is added when they leave.
@@ -32,7 +32,7 @@ KEEP_GB = 20.0
 """Gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first."""
 TAIL = 5000
 """Last lines of a file that are looked through for those that stand there already."""
-_FILE = re.compile(r"(\d{4,})\.([a-z0-9-]+)\.([0-9a-z]+)\.log")
+_FILE = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PRIVATE = "private-"
 
@@ -86,7 +86,7 @@ class Shelf:
     @classmethod
     def open(cls, root: Path, note: JobNote) -> Shelf:
         """Make the folder, or go on with it; OSError if the disk will not have it."""
-        folder = root / note.uid
+        folder = root / _safe(note.uid)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (folder / "job.json").exists():
             fresh = folder / f".job.{os.getpid()}"
@@ -114,7 +114,7 @@ class Shelf:
 
     def place(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for the lines of that container; its folder is made. OSError if the disk will not have it."""
-        file = self._own / f"attempt-{attempt}" / f"{rank:04}.{container or 'main'}.{uid[:8] or 'pod'}.log"
+        file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return file
 
@@ -163,6 +163,11 @@ class Shelf:
             lines = (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]
             return tuple(ending for line in lines if (ending := _decoded(line)) is not None)
         return ()
+
+
+def _safe(name: str) -> str:
+    """As the name of a file, whatever a server may call a thing."""
+    return re.sub(r"[^0-9A-Za-z-]", "_", name)
 
 
 def _decoded(line: bytes) -> Ending | None:

@@ -1,13 +1,17 @@
-"""What the chosen rank prints, followed over restarts and new pods."""
+"""What the ranks print: one of them, all merged by time, or what they agree on; over restarts and new pods."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, work
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError
+from console.models.consensus import Consensus
+from console.models.text import AgreedText
+from screens.saving import save_log
 from screens.tabs.tab import JobTab
 from screens.widgets.job_head import rank_waits
 from screens.widgets.log_view import LogView
@@ -16,12 +20,17 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from console.follow.joblog import JobLog
     from console.models.fleet import Fleet
-    from console.models.pod import Pod
     from screens.widgets.job_line import JobLine
 
-TAIL = 20_000
-"""Lines of a log that are fetched when it is opened; what comes after is followed."""
+BUDGET = 2_000_000
+"""Lines that are fetched of all ranks together when a log is first opened; what comes after is followed."""
+LEAST = 2_000
+RENEW = 0.1
+"""Seconds between two drawings while lines stream in."""
+MODES = ("one", "all", "agreed")
+_TITLES = {"one": "One rank", "all": "All ranks", "agreed": "Agreed"}
 
 
 class LogTab(JobTab):
@@ -30,11 +39,21 @@ class LogTab(JobTab):
     NAME = "log"
     KEY = "l"
     TITLE = "Log"
-    TURNS_RANKS = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "mode", "One/all/agreed", id="log.mode",
+                tooltip="The chosen rank, all ranks merged by time, or each line once that many ranks print"),
+    ]  # fmt: skip
 
     view = getters.query_one(LogView)
-    _followed: tuple[str, int] = ("", 0)
+    mode = "one"
     _asked = False
+    _log: JobLog | None = None
+    _renewed = -1
+
+    @property
+    def turns_ranks(self) -> bool:
+        """While one rank is shown."""
+        return self.mode == "one"
 
     def compose(self) -> ComposeResult:
         """The lines."""
@@ -47,47 +66,138 @@ class LogTab(JobTab):
 
     def come(self) -> None:
         """From here on it is followed."""
-        self._asked = True
+        if not self._asked:
+            self._asked = True
+            self._follow()
         super().come()
+
+    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
+        """The note beside the title."""
+        self.note = f"rank {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
+        self._tell()
 
     def watch_rank(self) -> None:
         """Another rank's log begins."""
-        self._followed = ("", 0)
-        self.workers.cancel_group(self, "log")
-        self.view.lines.clear()
         if self.fleet is not None:
             self.keep(self.line, self.fleet)
-
-    def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Follows the log of the chosen rank once its container has started; again when its pod is another one."""
-        self.note = f"rank {self.rank}"
-        if line is None:
-            self.view.status = self.waits_to_appear()
-            return
-        if not self._asked:
-            return
-        pod = self.chosen.pod if self.chosen else None
-        waits = rank_waits(self.rank, pod, over=line.jobset.finished)
-        if pod is None or waits:
-            self.view.status = waits
-            return
-        if self._followed != (pod.uid, pod.restarts):
-            if self._followed[0] and self.view.lines.shown:
-                words = f"── rank {self.rank} goes on in {pod.name}, attempt {pod.attempt + 1} ──"
-                self.view.lines.append([(time.time(), words)])
-            self._followed = pod.uid, pod.restarts
-            self._follow(self.rank, pod)
+        if self.mode == "one":
+            self._show_log()
 
     @work(group="log", exclusive=True)
-    async def _follow(self, rank: int, pod: Pod) -> None:
-        where = f"rank {rank}  {pod.name}" + (f" on {pod.node}" if pod.node else "")
-        self.view.status = where
-        container = pod.main.name if pod.main else ""
-        try:
-            stream = self.live.session.follow_log(pod.namespace, pod.name, container=container, tail=TAIL)
-            async for line in stream:
-                self.view.lines.append([(line.time, line.text)])
-        except ConsoleError as error:
-            self.view.status = f"✗ {where}: {error}"
+    async def _follow(self) -> None:
+        ranks = len(self.line.ranks) if self.line else 1
+        tail = max(LEAST, BUDGET // max(1, ranks))
+        with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
+            async with self.live.session.follow.job(*self.key, tail=tail) as log:
+                self._log = log
+                await log.ready.wait()
+                self._show_log()
+                await self._renew_for_ever(log)
+
+    async def _renew_for_ever(self, log: JobLog) -> None:
+        """Draw what came, a few times a second, while anything comes and somebody looks."""
+        async with log.waking() as event:
+            while True:
+                await event.wait()
+                event.clear()
+                if self.is_open:
+                    self._renew()
+                await asyncio.sleep(RENEW)
+
+    def _renew(self) -> None:
+        log = self._log
+        if log is None:
+            return
+        if self._renewed != len(log.parts):
+            self._show_log(again=True)
+        self.view.lines.renew()
+        self._tell()
+
+    def opened(self) -> None:
+        """Draw what came while another tab was in front."""
+        self._renew()
+
+    # what is shown
+
+    def _show_log(self, *, again: bool = False) -> None:
+        """The text of this mode; `again`: the same one, of which there are more parts."""
+        log = self._log
+        if log is None:
+            return
+        self._renewed = len(log.parts)
+        if self.mode == "agreed":
+            if not again:
+                self._agree(log)
+            return
+        from console.spool.text import MergedText
+
+        text = self.view.lines.text
+        if again and isinstance(text, MergedText):
+            text.renew()
+        elif self.mode == "all":
+            self.view.lines.show_text(MergedText(lambda: log.parts, lambda part: str(part.rank)))
         else:
-            self.view.status = f"{where}, ended"
+            rank = self.rank
+            self.view.lines.show_text(MergedText(lambda: log.parts_of(rank), lambda part: ""))
+        self._tell()
+
+    @work(group="agreed", exclusive=True)
+    async def _agree(self, log: JobLog) -> None:
+        consensus = Consensus()
+        text = AgreedText(consensus, log.ranks)
+        self.view.lines.show_text(text)
+        async with aclosing(log.lines()) as batches:
+            async for batch in batches:
+                consensus.add(batch)
+                if self.mode != "agreed":
+                    return
+                if self.is_open:
+                    self.view.lines.renew()
+                await asyncio.sleep(0)
+
+    def action_mode(self) -> None:
+        """The chosen rank, all of them, what they agree on, and round again."""
+        self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        self._show_log()
+        if self.fleet is not None:
+            self.keep(self.line, self.fleet)
+        self.refresh_bindings()
+
+    def _tell(self) -> None:
+        """What this is, how much of it there is, and what it waits for."""
+        if not self._asked:
+            return
+        log, line = self._log, self.line
+        if line is None and (log is None or not log.parts):
+            self.view.status = self.waits_to_appear()
+            return
+        said = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
+        if log is not None:
+            coverage = log.coverage
+            said += [coverage.words, coverage.why]
+            if log.gone and log.parts:
+                said.insert(0, "kept on this machine")
+        self.view.status = "  ".join(each for each in said if each)
+
+    def _about_rank(self) -> str:
+        rank = self.chosen
+        if rank is None:
+            return f"rank {self.rank}"
+        waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
+        kept = self._log is not None and any(map(len, self._log.parts_of(rank.number)))
+        if waits and not (kept and rank.pod is None):
+            return waits
+        where = f" on {rank.node}" if rank.node else ""
+        attempt = f", attempt {rank.pod.attempt + 1}" if rank.pod and rank.pod.attempt else ""
+        return f"rank {rank.number}  {rank.name}{where}{attempt}"
+
+    @on(LogView.Saved)
+    def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        event.stop()
+        self._save(event)
+
+    @work(group="actions")
+    async def _save(self, event: LogView.Saved) -> None:
+        name = f"{self.key[1]}-rank-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
+        await save_log(self.live, event.text, name)

@@ -28,9 +28,6 @@ class JobTab(Vertical):
     KEY: ClassVar[str]
     """The key that opens it, on the whole page."""
     TITLE: ClassVar[str]
-    TURNS_RANKS: ClassVar[bool] = False
-    """Whether it shows one rank at a time, so that `<` and `>` go from rank to rank."""
-
     note: reactive[str] = reactive("", init=False)
     """What stands beside the title, such as a count."""
     rank: reactive[int] = reactive(0, init=False)
@@ -84,6 +81,11 @@ class JobTab(Vertical):
 
     def opened(self) -> None:
         """It came to the front."""
+
+    @property
+    def turns_ranks(self) -> bool:
+        """Whether it shows one rank at a time, so that `<` and `>` go from rank to rank."""
+        return False
 
     @property
     def keys_to(self) -> Widget:

@@ -1,0 +1,45 @@
+"""Writing the lines of a log to a file of the person's choice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput
+from screens.modals.prompt import Prompt
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from console.models.text import Text
+    from screens.base import LiveScreen
+
+PAGE = 5000
+
+
+async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
+    """Asks where to, then writes what is shown; to be run in a worker."""
+    place = await screen.app.push_screen_wait(Prompt("Save the lines that are shown to", f"{name}.log"))
+    if not place:
+        return
+    with screen.report_errors("The log is not saved"):
+        number = await asyncio.to_thread(write_lines, text, place)
+        screen.notify(f"{count(number, 'line')} in {place}.", title="Saved", markup=False)
+
+
+def write_lines(text: Text, place: str) -> int:
+    """All lines of the text into a new file that only its owner may read; how many. BadInput if it cannot be made."""
+    file = Path(place).expanduser()
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as out:
+            total = len(text)
+            for start in range(0, total, PAGE):
+                for row in text.page(start, min(total, start + PAGE)):
+                    out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
+    except FileExistsError as error:
+        raise BadInput(f"{file} is there already.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error.strerror}.", "Choose another place.") from error
+    return total
