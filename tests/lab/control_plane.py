@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import urllib.error
@@ -36,7 +37,7 @@ from tests.lab.objects import (
 )
 from tests.lab.pki import create_certificates, write_kubeconfig
 from tests.lab.podlogs import PodLogs
-from tests.lab.processes import Processes, free_ports
+from tests.lab.processes import Processes, children, free_ports
 from tests.lab.sshd import SshServer, find_sshd
 
 if TYPE_CHECKING:
@@ -131,7 +132,10 @@ class Lab:
     def restart_sshd(self) -> None:
         """End the SSH server with all its connections, as the death of a pod does, and start it again."""
         assert self.ssh is not None, "the lab has not been started"
+        connections = children(self.processes.running["sshd"].pid)
         self.processes.kill("sshd")
+        for each in connections:  # each is a session of its own
+            os.kill(each, signal.SIGKILL)
         self.processes.start("sshd", *self.ssh.again())
 
     def _start_kubernetes(self, tools: Tools) -> None:

@@ -30,6 +30,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def children(parent: int) -> list[int]:
+    """Processes that one has started and that still run."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
 @dataclass(slots=True)
 class Processes:
     """The running programs of one lab; the one started last stops first."""

@@ -1,0 +1,179 @@
+"""v and D on the page of a job: what is asked, what is set up, what an editor gets, what the doctor says."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from console.errors import HostKeyChanged
+from console.models.attach import STEPS, Editor, SshHost, SshPlan, Step, StepState
+from console.settings import Settings
+from screens.doctor import DoctorScreen
+from screens.job import JobScreen
+from screens.modals.attached import Attached
+from screens.modals.confirm import Confirm
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+    from screens.app import ConsoleApp
+
+READY = SshPlan(
+    namespace="default", job="llama-70b", rank=1, ranks=8, pod="llama-70b-workload-0-1-x7k1", host="a4-llama-70b-1",
+    user="root", folder="/workspace", key="id_ed25519 (SHA256:abc)", makes_key=False, adds_key=False,
+    config="/home/me/.ssh/config", adds_line=False, line="Include ~/.ssh/a4/config",
+)  # fmt: skip
+CODE = Editor(
+    "code", "VS Code", link="vscode://vscode-remote/ssh-remote+a4-llama-70b-1/workspace", steps=("Install the thing.",)
+)
+ZED = Editor("zed", "Zed", "/usr/bin/zed", ("zed", "ssh://a4-llama-70b-1/workspace"), "zed://ssh/a4-llama-70b-1")
+
+
+class FakeAttach:
+    """What the screens need of `session.attach`."""
+
+    def __init__(self, plan: SshPlan = READY, editors: tuple[Editor, ...] = (ZED, CODE)) -> None:
+        self.answer: SshPlan | HostKeyChanged = plan
+        self.offered = editors
+        self.set_up_with: list[SshPlan] = []
+        self.started: list[Editor] = []
+        self.steps: list[Step] = []
+
+    async def plan(self, namespace: str, job: str, rank: int, *, wait: float) -> SshPlan:
+        if isinstance(self.answer, HostKeyChanged):
+            raise self.answer
+        return replace(self.answer, namespace=namespace, job=job, rank=rank)
+
+    async def set_up(self, plan: SshPlan, *, wait: float) -> SshHost:
+        self.set_up_with.append(plan)
+        notes = ("Made the key pair.",) if plan.makes_key else ()
+        return SshHost(plan.namespace, plan.job, plan.rank, plan.host, "root", "/workspace", ("ssh", plan.host),
+                       ("SHA256:host",), notes)  # fmt: skip
+
+    async def editors(self, host: SshHost) -> tuple[Editor, ...]:
+        return self.offered
+
+    async def start(self, editor: Editor) -> None:
+        self.started.append(editor)
+
+    async def diagnose(self, namespace: str, job: str, rank: int) -> AsyncIterator[Step]:
+        for step in self.steps:
+            yield step
+
+
+@asynccontextmanager
+async def job_page(
+    attach: FakeAttach, *, read_only: bool = False
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], FakeAttach]]:
+    """The page of llama-70b, its second rank chosen."""
+    settings = Settings(read_only=read_only)
+    session = FakeSession(scene(), settings=settings)
+    session.attach = attach  # type: ignore[attr-defined]
+    async with console(session, settings=settings) as (app, pilot, _):
+        app.open_page("job", "default", "llama-70b")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "x7k1" in screen_text(app))
+        await pilot.press("down")
+        await pilot.pause()
+        yield app, pilot, attach
+
+
+def toasts(app: ConsoleApp) -> str:
+    return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)
+
+
+async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
+    async with job_page(FakeAttach()) as (app, pilot, attach):
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Attached) and "Zed" in screen_text(app))
+        text = screen_text(app)
+        assert "ssh a4-llama-70b-1" in text
+        assert "SHA256:host" in text
+        await pilot.press("enter")
+        await until(pilot, lambda: attach.started)
+        assert attach.started == [ZED]
+        await until(pilot, lambda: "Zed opens a4-llama-70b-1" in toasts(app))
+
+
+async def test_the_key_is_put_there_only_after_a_yes() -> None:
+    lacking = replace(READY, adds_key=True, makes_key=True, adds_line=True)
+    async with job_page(FakeAttach(lacking)) as (app, pilot, attach):
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        text = screen_text(app)
+        assert "Pod llama-70b-workload-0-1-x7k1 does not know it" in text
+        assert "/home/me/.ssh/config begins with `Include ~/.ssh/a4/config`" in text
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert attach.set_up_with == []
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, Attached))
+        assert [plan.adds_key for plan in attach.set_up_with] == [True]
+        assert "Made the key pair." in toasts(app)
+
+
+async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
+    async with job_page(FakeAttach(editors=(CODE,))) as (app, pilot, attach):
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Attached) and CODE.link in screen_text(app))
+        links = {
+            segment.style.link
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style is not None
+        }
+        assert CODE.link in links, "the link can be clicked (OSC 8)"
+        await pilot.press("c")
+        assert app.clipboard == "ssh a4-llama-70b-1"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.clipboard == CODE.link)
+        assert attach.started == []
+        assert "Install the thing." in toasts(app)
+
+
+async def test_a_changed_host_key_is_told_and_nothing_is_set_up() -> None:
+    attach = FakeAttach()
+    attach.answer = HostKeyChanged("The host key is now B; it was A, and its pod is the same.", "a4 ssh --forget llama")
+    async with job_page(attach) as (app, pilot, _):
+        await pilot.press("v")
+        await until(pilot, lambda: "it was A, and its pod is the same" in toasts(app))
+        assert isinstance(app.screen, JobScreen)
+        assert attach.set_up_with == []
+
+
+async def test_read_only_has_no_editors_and_still_a_doctor() -> None:
+    attach = FakeAttach()
+    attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in STEPS]
+    async with job_page(attach, read_only=True) as (app, pilot, _):
+        assert "VS Code" not in screen_text(app)
+        await pilot.press("v")
+        await until(pilot, lambda: "read-only: VS Code is off." in toasts(app))
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "can be reached by ssh" in screen_text(app))
+
+
+async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
+    attach = FakeAttach()
+    names = list(STEPS)
+    attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in names[:4]]
+    attach.steps.append(Step("port", StepState.FAILED, 0.5, "Connection refused.", "Start sshd."))
+    attach.steps += [Step(name, StepState.SKIPPED, found="Not tried.") for name in names[5:]]
+    async with job_page(attach) as (app, pilot, _):
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and "Port 2222 failed" in screen_text(app))
+        text = screen_text(app)
+        assert all(title in text for title in STEPS.values())
+        assert "→ Port 2222: Start sshd." in text
+        assert "✗" in text
+        attach.steps = [Step(name, StepState.OK, 0.012, "Fine.") for name in names]
+        await pilot.press("r")
+        await until(pilot, lambda: "can be reached by ssh: a4 ssh llama-70b 1" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
