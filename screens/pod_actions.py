@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from screens.base import LiveScreen
 from screens.copying import fetch_from_pod, send_to_pod
+from screens.forwarding import forward_pod
 from screens.modals.confirm import Confirm
 from screens.shell import open_shell
 from screens.wording import count
@@ -26,9 +27,10 @@ class PodActions(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
         Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),
+        Binding("f", "forward", "Forward", id="pods.forward", tooltip="Ports of this machine that lead to it"),
         Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
-        Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="A file or folder of it to here"),
-        Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="A file or folder from here into it"),
+        Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
+        Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
         Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
         Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
         Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
@@ -76,6 +78,16 @@ class PodActions(LiveScreen):
     async def shell(self, namespace: str, name: str, container: str) -> None:
         """The shell, until it ends."""
         await open_shell(self, namespace, name, container)
+
+    def action_forward(self) -> None:
+        """Ask for ports and open them."""
+        for pod in self.pods()[:1]:
+            self.forward(pod)
+
+    @work(group="actions")
+    async def forward(self, pod: Pod) -> None:
+        """The question, and the tunnel."""
+        await forward_pod(self, pod)
 
     def action_facts(self) -> None:
         """What its container says of itself."""

@@ -73,6 +73,14 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         changes=True,
     ),
     RankAction(
+        "forward",
+        "f",
+        "Forward",
+        "Ports of this machine that lead to the chosen rank, and follow it to its next pod",
+        "screens.forwarding:forward_rank",
+        running=False,
+    ),
+    RankAction(
         "doctor",
         "D",
         "Doctor",

@@ -7,6 +7,7 @@ is slow makes the sender wait, in both directions, by not reading from the conne
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
@@ -26,6 +27,8 @@ _PORT = 2
 """Bytes with which each channel begins: the port number, for a request may ask for several."""
 PIECE = 1 << 16
 """Most bytes in one message: a kubelet holds each as a whole."""
+REASON = 1.0
+"""Seconds for which the end of a data stream waits for the error stream to say why."""
 _spoken: dict[str, str] = {}
 """Protocol that a server took, by its address, where it was not the first."""
 
@@ -88,8 +91,12 @@ class Pipe:
     def close(self) -> None:
         """End it."""
         self.closed = True
+        self._forget()
         self._receiver = None
         self._socket.close()
+
+    def _forget(self) -> None:
+        """Nothing is waited for any more."""
 
     # what the WebSocket calls
 
@@ -177,7 +184,10 @@ class StreamPipe(Pipe):
         self._spdy = spdy
         self._reader, self._writer = spdy.Reader(), spdy.Writer()
         self._port = port
-        self._finished = self._over = False
+        self._finished = False
+        self._left = {self._ERROR, self._DATA}
+        """Streams on which something may still come."""
+        self._reason_due: asyncio.TimerHandle | None = None
 
     def attach(self, receiver: Receiver) -> None:
         """Begin; the streams are opened without waiting for the answers."""
@@ -207,26 +217,40 @@ class StreamPipe(Pipe):
                 self._take(frame.kind, frame.stream, frame.data, last=frame.last)
         except ValueError:
             self._said += b"the server's answer is no SPDY/3.1"
-            self._over = True
+            self._left.clear()
 
     def _take(self, kind: int, stream: int, data: bytes, *, last: bool) -> None:
         spdy = self._spdy
         if kind == spdy.PING:
             self._socket.send(self._writer.ping(data))
-        elif kind == spdy.GOAWAY or (kind == spdy.RST_STREAM and stream == self._DATA):
-            self._over = True
-        elif kind == spdy.DATA and stream == self._ERROR:
-            self._said += data
-            self._over = self._over or bool(self._said and last)
-        elif kind == spdy.DATA and stream == self._DATA:
-            self._parts.append(data)
-            self._over = self._over or last
+        elif kind == spdy.GOAWAY:
+            self._left.clear()
+        elif kind == spdy.DATA:
+            if stream == self._ERROR:
+                self._said += data
+            elif stream == self._DATA and data:
+                self._parts.append(data)
+        if last or kind == spdy.RST_STREAM:
+            self._left.discard(stream)
 
     def flushed(self) -> None:
-        """Hand over what came; the end of the data stream is the end of the pipe."""
+        """Hand over what came; the end of both streams is the end of the pipe, for the reason may come last."""
         self._hand_over()
-        if self._over and not self.closed:
+        if self.closed:
+            return
+        if not self._left:
             self.ended("")
+        elif self._DATA not in self._left and self._reason_due is None:
+            self._reason_due = asyncio.get_running_loop().call_later(REASON, self.ended, "")
+
+    def ended(self, why: str) -> None:
+        """Over."""
+        self._forget()
+        super().ended(why)
+
+    def _forget(self) -> None:
+        if self._reason_due:
+            self._reason_due.cancel()
 
 
 async def dial(wire: Wire, login: Login, namespace: str, pod: str, port: int) -> Pipe:

@@ -14,6 +14,7 @@ from console.models.explanation import Category
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
 from console.models.pools import pools
+from console.models.tunnel import Address
 from console.models.why import why
 from console.session import Session
 from console.settings import Settings
@@ -151,8 +152,9 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
 
 async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Space) -> None:
     await space.pod("a")
-    async with asyncio.timeout(20), session.forward(space.name, "a", 2222) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(20):
+        tunnel, _ = await session.tunnels.open(Address.of(space.name, "pod/a"), ["2222"])
+        reader, writer = await asyncio.open_connection("127.0.0.1", tunnel.listeners[0].local)
         assert (await reader.readline()).startswith(b"SSH-2.0-")
         writer.close()
         await writer.wait_closed()

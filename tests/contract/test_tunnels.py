@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,10 +38,14 @@ def reach(cluster: Cluster) -> Reach:
 async def echo() -> AsyncIterator[int]:
     """A server of this machine that gives back what it gets, until it has got all."""
 
+    writers: list[asyncio.StreamWriter] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
+        writers.append(writer)
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -49,6 +53,9 @@ async def echo() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for writer in writers:  # kwok keeps its end of a connection after the client has gone
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 async def listen(space: Space, port: int) -> dict[str, str]:
