@@ -138,7 +138,8 @@ class Catalogue:
         found = list(self.checker.misplaced_nulls(changes))
         values = merge(form.defaults, changes)
         found += self.checker.problems(values)
-        found += confidential_problems(changes)
+        told = {problem.path for problem in found}
+        found += [problem for problem in confidential_problems(changes) if problem.path not in told]
         if not found:
             # Only values that are sound by themselves can be held against each other.
             found += fit_problems(form.recipe, form.paths, values)

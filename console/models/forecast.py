@@ -202,7 +202,8 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
     victims = [each for each in held if _may_evict(fleet, queue, each, ask, draft)]
     evicted = fewest(victims, enough)
     unblocks = evicted or fewest(held, enough)
-    words = f"waits behind {short} GPUs: {max(0, draft.free)} of {draft.total} are free, it needs {ask.gpus}"
+    noun = "GPU" if short == 1 else "GPUs"
+    words = f"waits behind {short} {noun}: {max(0, draft.free)} of {draft.total} are free, it needs {ask.gpus}"
     if evicted:
         words += f"; Kueue may evict {_names(evicted)} for it"
     elif held:
@@ -288,5 +289,5 @@ def _hosts(ask: Ask, count: int, state: str = "are") -> str:
 
 
 def _names(held: Sequence[Held]) -> str:
-    named = [f"{each.name} ({each.gpus})" for each in held[:_NAMED]]
+    named = [f"{each.name} ({each.gpus})" if each.gpus else each.name for each in held[:_NAMED]]
     return ", ".join(named) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")

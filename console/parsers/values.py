@@ -123,7 +123,9 @@ def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema
     if part is None:
         kind = _KINDS.get(str(error.validator_value), "something else")
         return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
-    return [FieldProblem(path, _sentence(part, error, rest), tuple(rest))]
+    # A name that a map may not have is reported on the map.
+    keys = [*rest, error.instance] if "propertyNames" in error.absolute_schema_path else rest
+    return [FieldProblem(path, _sentence(part, error, rest), tuple(keys))]
 
 
 def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
@@ -155,8 +157,7 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     )
     given = "" if hidden else _given(value)
     if _is_reserved(error):
-        names: Any = error.schema
-        return f"{part['title']}: {value} {names.get('x-rule', 'is set by the chart itself and cannot be given.')}"
+        return f"{part['title']}: {value} is set by the chart itself and cannot be given."
     if error.validator == "required":
         missing = [name for name in expected if name not in value]
         return f"{title} must have {', '.join(missing)}{given}."
