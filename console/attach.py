@@ -146,7 +146,7 @@ class Attach:
         while True:
             try:
                 await self.tidy()
-            except ConsoleError:
+            except (ConsoleError, OSError):
                 return
             await asyncio.sleep(TIDY)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from console.launching import LaunchingCluster
 from console.models.link import LinkState
+from console.store import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
@@ -85,6 +86,11 @@ class Session(LaunchingCluster):
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
         super().__init__(settings, kubeconfig, kinds)
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
+
+    async def _connect(self, context: str, namespace: str) -> None:
+        await super()._connect(context, namespace)
+        if self._kinds == tuple(FIELDS):
+            self._start("hosts", self.attach.keep_tidy())
 
     def _left(self) -> None:
         super()._left()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads or writes what the person who runs it has kept."""
-    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "A4_SSH_FOLDER"):
         os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
 
 
