@@ -50,13 +50,15 @@ class ConsoleApp(LiveApp):
         ("jobs", "3", "Jobs"),
         ("pods", "4", "Pods"),
         ("launch", "5", "Launch"),
+        ("runs", "6", "Runs"),
+        ("tunnels", "7", "Tunnels"),
     )
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
         name: page(f"screens.{name}:{name.title()}Screen")
-        for name in ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor")
+        for name in ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers")
     }
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}

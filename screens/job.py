@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
 from console.models.ranks import first_failure
+from screens.again import launch_like_job
 from screens.base import LiveScreen
 from screens.rank_actions import RANK_ACTIONS
 from screens.stopping import stop_jobs
@@ -36,7 +37,7 @@ class JobScreen(LiveScreen):
 
     CSS_PATH = "job.tcss"
     KINDS = ("jobsets", "pods", "workloads", "events")
-    CHANGES_CLUSTER = frozenset({"stop", *(each.action for each in RANK_ACTIONS if each.changes)})
+    CHANGES_CLUSTER = frozenset({"stop", "again", *(each.action for each in RANK_ACTIONS if each.changes)})
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
         Binding("left_square_bracket", "turn(-1)", "Tab before", show=False, key_display="[", id="job.before"),
@@ -46,6 +47,7 @@ class JobScreen(LiveScreen):
             for each in RANK_ACTIONS
         ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
+        Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding("less_than_sign", "rank(-1)", "Rank before", key_display="<", id="job.rank-before"),
         Binding("greater_than_sign", "rank(1)", "Rank after", key_display=">", id="job.rank-after"),
     ]
@@ -194,6 +196,12 @@ class JobScreen(LiveScreen):
     def action_stop(self) -> None:
         """Stop this job."""
         self._stop()
+
+    @work(group="actions")
+    async def action_again(self) -> None:
+        """The launch form with the values of this job."""
+        if self._line is not None:
+            await launch_like_job(self, self._line.jobset)
 
     @work(group="actions")
     async def _stop(self) -> None:

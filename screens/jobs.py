@@ -8,6 +8,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from screens import wording
+from screens.again import launch_like_job
 from screens.base import LiveScreen
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
+    from console.models.job import JobSet
     from screens.widgets.listing import RowKey
 
 
@@ -78,10 +80,11 @@ class JobsScreen(LiveScreen):
         Binding("l", "log", "Log", id="jobs.log", tooltip="The log of rank 0, live"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in the pod of rank 0"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
-        Binding("n", "launch", "Launch", id="jobs.launch", tooltip="Start another job"),
+        Binding("n", "launch", "Launch", id="jobs.launch",
+                tooltip="Start another job, from the values of the one under the cursor"),
         Binding("w", "why", "Why", id="jobs.why", tooltip="Show or hide the whole reason"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
-    ]
+    ]  # fmt: skip
 
     table = getters.query_one(JobTable)
     reason = getters.query_one("#reason", SentenceLine)
@@ -158,8 +161,15 @@ class JobsScreen(LiveScreen):
             self.table.clear_marks()
 
     def action_launch(self) -> None:
-        """To the launch screen."""
-        self.app.switch_mode("launch")
+        """To the launch screen, with the values of the job under the cursor."""
+        if self.table.row is None:
+            self.app.switch_mode("launch")
+        else:
+            self._launch(self.table.row.jobset)
+
+    @work(group="actions")
+    async def _launch(self, jobset: JobSet) -> None:
+        await launch_like_job(self, jobset)
 
     def action_why(self) -> None:
         """Shows or hides the whole reason."""

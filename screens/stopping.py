@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from console.errors import ConsoleError
 from screens import wording
 from screens.modals.confirm import Confirm
 
@@ -12,26 +14,62 @@ if TYPE_CHECKING:
 
     from console.models.fleet import Fleet
     from console.models.job import JobSet
+    from console.models.release import StopPlan
     from screens.base import LiveScreen
 
     Key = tuple[str, str]
 
 STAYS = "Stays: what it wrote to buckets and volumes, and volume claims."
+MOST = 4
+"""Jobs whose objects are listed one by one; of more, only how many."""
 
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:
-    """What goes with that job, a line each."""
-    pods = fleet.pods_by_jobset.get(jobset.uid, ())
+    """What goes with that job, as far as the picture shows it, a line each."""
     if jobset.release:
         first = f"Helm release {jobset.release} in {jobset.namespace}: uninstalled, with JobSet {jobset.name}"
         first += ", its Service, its ConfigMap and its Secret"
     else:
         first = f"JobSet {jobset.name} in {jobset.namespace}: deleted (no Helm release made it)"
+    return [first, *_pods_line(jobset, fleet)]
+
+
+def _pods_line(jobset: JobSet, fleet: Fleet) -> list[str]:
+    pods = fleet.pods_by_jobset.get(jobset.uid, ())
     if not pods:
-        return [first]
+        return []
     held = 0 if jobset.finished else sum(pod.holds_gpus for pod in pods)
     freed = f"; {held} GPUs are free after that" if held else ""
-    return [first, f"  with {wording.count(len(pods), 'pod')} and the logs in them{freed}"]
+    return [f"  with {wording.count(len(pods), 'pod')} and the logs in them{freed}"]
+
+
+def told(plan: StopPlan, jobset: JobSet, fleet: Fleet) -> list[str]:
+    """The same from Helm's record of the release: every object by name, and what is kept."""
+    where = f"{jobset.name} in {jobset.namespace}"
+    whose = f"Helm release {plan.release} is uninstalled" if plan.release else "deleted (no Helm release made it)"
+    lines = [f"{where}: {whose}", f"  goes: {', '.join(plan.goes)}", *_pods_line(jobset, fleet)]
+    return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
+
+
+async def question_lines(screen: LiveScreen, found: Sequence[JobSet], fleet: Fleet) -> list[str]:
+    """What goes and what stays with all of them; from the picture alone where Helm's record cannot be read."""
+    if len(found) > MOST:
+        lines = [f"{jobset.name} in {jobset.namespace}" for jobset in found]
+        return [*lines, "  each with its release, its pods and the logs in them", STAYS]
+    stopping = screen.session.stopping
+    plans = await asyncio.gather(
+        *(stopping.plan(jobset.namespace, jobset.name) for jobset in found), return_exceptions=True
+    )
+    lines, unread = [], False
+    for jobset, plan in zip(found, plans, strict=True):
+        if isinstance(plan, ConsoleError):
+            lines += describe(jobset, fleet)
+            unread = True
+        elif isinstance(plan, BaseException):
+            raise plan
+        else:
+            lines += told(plan, jobset, fleet)
+    return [*lines, STAYS] if unread else lines
 
 
 async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
@@ -41,8 +79,10 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
     if not found:
         return False
     names = ", ".join(jobset.name for jobset in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    lines = [line for jobset in found for line in describe(jobset, fleet)]
-    if not await screen.app.push_screen_wait(Confirm(f"Stop {names}?", [*lines, STAYS], verb="Stop")):
+    lines: list[str] = []
+    with screen.report_errors(f"Could not stop {names}"):
+        lines = await question_lines(screen, found, fleet)
+    if not lines or not await screen.app.push_screen_wait(Confirm(f"Stop {names}?", lines, verb="Stop")):
         return False
     for jobset in found:
         with screen.report_errors(f"Could not stop {jobset.name}"):

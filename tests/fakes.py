@@ -27,6 +27,7 @@ from console.parsers.stamps import stamped
 from console.parsers.timestamp import format_time
 from console.settings import Settings
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
+from tests.fakes_tunnels import FakeTunnels
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -102,6 +103,7 @@ class FakeSession:
         self.stopping = FakeStopping(self)
         self.releases = FakeReleases(self)
         self.profiles = FakeProfiles()
+        self.tunnels = FakeTunnels(self)
         self._woken: set[asyncio.Event] = set()
 
     @staticmethod

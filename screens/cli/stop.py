@@ -87,7 +87,7 @@ def words_of(plan: StopPlan) -> list[str]:
     if plan.pods:
         freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
         lines.append(f"        {wording.count(plan.pods, 'pod')} and their logs{freed}")
-    return [*lines, f"  stays: {', '.join(plan.stays)}"] if plan.stays else lines
+    return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
 async def agreed(lines: Sequence[str], question: str) -> bool:

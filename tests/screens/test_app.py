@@ -205,9 +205,9 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
 
 
 async def test_tabs_keep_their_digits_while_they_fit() -> None:
-    async with console(size=(80, 24), settings=Settings(practice=True)) as (app, pilot, _):
+    async with console(size=(120, 24), settings=Settings(practice=True)) as (app, pilot, _):
         assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(app.screen.query_one(TitleBar))
-        await pilot.resize_terminal(70, 24)
+        await pilot.resize_terminal(90, 24)
         await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(app.screen.query_one(TitleBar)))
 
 

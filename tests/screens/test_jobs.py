@@ -103,7 +103,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         screen = await to_jobs(app, pilot)
         screen.table.move_to(("default", "llama"))
         await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Confirm) and "Stays:" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
         text = screen_text(app)
         assert "Helm release llama" in text
         assert "6 pods" in text

@@ -1,0 +1,195 @@
+"""One run: what it was, its values, and in what they differ from another's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, work
+from textual.binding import Binding, BindingType
+
+from console.models.run import differences, find_run, last_success
+from screens import wording
+from screens.again import AGAIN, launch_like, open_job
+from screens.base import LiveScreen
+from screens.modals.pick import Choice, Pick
+from screens.widgets.column import Column
+from screens.widgets.facts import Facts
+from screens.widgets.notice import Notice
+from screens.widgets.run_words import run_facts, run_sentence, spoken
+from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table import ResourceTable
+from screens.widgets.yaml_text import YamlText
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.models.fleet import Fleet
+    from console.models.run import Difference, RunRecord
+    from screens.widgets.listing import RowKey
+
+
+def value_run(text: str | None) -> Run:
+    """A value, or the words that it was not changed."""
+    return Run("default", "dim") if text is None else Run(wording.one_line(text))
+
+
+class DifferenceTable(ResourceTable["Difference"]):
+    """Values in which two runs differ."""
+
+    NOUN = "value"
+    EMPTY = Notice("The same values.")
+    COLUMNS: ClassVar = (
+        Column("VALUE", lambda each: Run(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+        Column("THERE", lambda each: value_run(each.before), least=8, most=60),
+        Column("HERE", lambda each: value_run(each.after), least=8, fill=True),
+    )
+
+
+class RunScreen(LiveScreen):
+    """Facts, values as YAML, and the differences to the last successful run of the recipe, or to one that is picked."""
+
+    DEFAULT_CSS = """
+    RunScreen Facts { margin: 1 0 0 0; }
+    RunScreen #values-title, RunScreen #against { margin: 1 0 0 0; }
+    RunScreen YamlText { height: 1fr; min-height: 3; }
+    RunScreen DifferenceTable { height: 1fr; min-height: 3; }
+    RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
+    """
+    KINDS = ("jobsets", "pods")
+    CHANGES_CLUSTER = frozenset({"again"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
+        Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
+        Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
+        Binding("c", "copy", "Copy values", id="run.copy", tooltip="The values as YAML to the clipboard (OSC 52)"),
+    ]
+
+    head = getters.query_one("#head", SentenceLine)
+    facts = getters.query_one(Facts)
+    values = getters.query_one(YamlText)
+    against = getters.query_one("#against", SentenceLine)
+    table = getters.query_one(DifferenceTable)
+
+    def __init__(self, number: str, other: str = "") -> None:
+        super().__init__()
+        self._number, self._other_number = int(number), int(other) if other else 0
+        self._runs: tuple[RunRecord, ...] = ()
+        self._yaml = ""
+
+    @property
+    def run(self) -> RunRecord | None:
+        """This run; None before it was read, or when it was forgotten."""
+        return next((run for run in self._runs if run.number == self._number), None)
+
+    @property
+    def other(self) -> RunRecord | None:
+        """The run it is compared with: the one that was picked, else the last that succeeded before it."""
+        if self._other_number:
+            return next((run for run in self._runs if run.number == self._other_number), None)
+        return last_success(self._runs, self.run) if self.run is not None else None
+
+    @property
+    def crumb(self) -> str:
+        """Its name."""
+        return self.run.name if self.run is not None else f"run {self._number}"
+
+    def body(self) -> ComposeResult:
+        """What it was, its values, the differences."""
+        yield SentenceLine(id="head")
+        yield Facts()
+        yield SentenceLine(id="values-title")
+        yield YamlText()
+        yield SentenceLine(id="against")
+        yield DifferenceTable()
+
+    def on_mount(self) -> None:
+        """The differences have the keys, if there are any."""
+        title = (Run("── ", "faint"), Run("values that were changed", "head"))
+        self.query_one("#values-title", SentenceLine).runs = title
+        self.values.focus()
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """An end that is seen is written to the memory a moment later."""
+        self.read()
+
+    @work(group="memory", exclusive=True)
+    async def read(self) -> None:
+        """Show what is remembered now."""
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The run could not be read"):
+            self._runs = await self.session.runs.all()
+            self._draw()
+
+    def _draw(self) -> None:
+        run = self.run
+        if run is None:
+            self.head.runs = (Run(f"Run {self._number} is not remembered any more.", "waits"),)
+            return
+        self._show_title()
+        self.head.runs = tuple(run_sentence(run))
+        self.facts.facts = run_facts(run, time.time())
+        text = yaml_of(run)
+        if text != self._yaml:
+            self._yaml = text
+            self.values.show(text)
+        self._draw_differences(run)
+
+    def _draw_differences(self, run: RunRecord) -> None:
+        other = self.other
+        for widget in (self.against, self.table):
+            widget.set_class(other is None, "-none")
+        if other is None:
+            return
+        how = "compared with" if self._other_number else "compared with the last that succeeded:"
+        self.against.runs = (
+            Run("── ", "faint"), Run(f"{how} ", "head"), Run(spoken(other, time.time()), "head"),
+        )  # fmt: skip
+        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
+        self.table.show_rows(rows)
+
+    def action_again(self) -> None:
+        """The launch form with its values."""
+        if self.run is not None:
+            launch_like(self, self.run, self.other)
+
+    def action_job(self) -> None:
+        """Its job."""
+        if self.run is not None:
+            open_job(self, self.run)
+
+    def action_copy(self) -> None:
+        """To the clipboard of the terminal."""
+        self.app.copy_to_clipboard(self._yaml)
+        self.notify("Copied.", timeout=2)
+
+    @work(group="actions")
+    async def action_compare(self) -> None:
+        """Pick the run to compare with; those of the same recipe come first."""
+        run = self.run
+        if run is None:
+            return
+        now = time.time()
+        others = [each for each in self._runs if each.number != run.number]
+        others.sort(key=lambda each: each.recipe != run.recipe)
+        choices = [
+            Choice(str(each.number), f"{each.name}  {each.recipe}  {each.outcome} {wording.moment(each.launched, now)}")
+            for each in others
+        ]
+        picked = await self.app.push_screen_wait(Pick("Compare with which run?", choices))
+        found = find_run(others, picked) if picked else None
+        if found is not None:
+            self._other_number = found.number
+            self._draw()
+
+
+def yaml_of(run: RunRecord) -> str:
+    """Its values as YAML, a comment where there are none."""
+    import yaml  # only this page needs it
+
+    if not run.values:
+        return "# every value at the recipe's default"
+    return str(yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True)).strip()

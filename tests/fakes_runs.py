@@ -1,0 +1,101 @@
+"""What a FakeSession remembers, stops and changes: kept in lists, calls noted with the session's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from console.models.launch import LaunchPlan
+from console.models.release import StopPlan
+from console.models.run import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from console.models.release import Leftover
+    from console.models.run import RunRecord
+    from console.models.values import Value
+    from tests.fakes import FakeSession
+
+
+class FakeRuns:
+    """`console.runs.Runs` over a list, newest first."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.runs: list[RunRecord] = []
+        self.note = ""
+
+    async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        return tuple(run for run in self.runs if not recipe or run.recipe == recipe)
+
+    async def find(self, word: str) -> RunRecord | None:
+        return find_run(self.runs, word)
+
+    async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+        return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
+
+    async def forget(self, numbers: Iterable[int]) -> int:
+        wanted = set(numbers)
+        self._session._did("forget", tuple(sorted(wanted)))
+        before = len(self.runs)
+        self.runs = [run for run in self.runs if run.number not in wanted]
+        return before - len(self.runs)
+
+    async def note_measure(self, namespace: str, name: str, **measures: float | None) -> None:
+        self._session._did("note_measure", namespace, name, measures)
+
+    async def note_tests(self, namespace: str, name: str, tests: Any) -> None:
+        self._session._did("note_tests", namespace, name, tests)
+
+
+class FakeStopping:
+    """`console.stopping.Stopping`: `answers["stop_plan"]` is what is said of every job."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.left: list[Leftover] = []
+        self.hidden: tuple[str, ...] = ()
+
+    async def plan(self, namespace: str, name: str) -> StopPlan:
+        plan = StopPlan(namespace, name, name, (f"JobSet {name}", f"ConfigMap {name}-launchers"))
+        answer = self._session._did("stop_plan", namespace, name, default=plan)
+        assert isinstance(answer, StopPlan)
+        return answer
+
+    async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+        self._session._did("leftovers", namespace)
+        return tuple(self.left), self.hidden
+
+    async def remove(self, leftover: Leftover) -> None:
+        self._session._did("remove", leftover)
+        self.left.remove(leftover)
+
+
+class FakeReleases:
+    """`console.releases.Releases`: `answers["release_plan"]` is what every release was launched with."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def plan(self, namespace: str, name: str) -> LaunchPlan:
+        plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
+        answer = self._session._did("release_plan", namespace, name, default=plan)
+        assert isinstance(answer, LaunchPlan)
+        return answer
+
+
+class FakeProfiles:
+    """`console.profiles.Profiles` over a dictionary."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, Value]] = {}
+        self.chosen = ""
+
+    async def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.kept))
+
+    async def values(self, name: str, recipe: str) -> dict[str, Value]:
+        return self.kept[name]
+
+    async def default(self) -> str:
+        return self.chosen

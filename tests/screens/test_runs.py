@@ -1,0 +1,238 @@
+"""What was launched before: the list, one run, two runs side by side, launching again, forgetting; leftovers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.errors import NotAllowed
+from console.models.launch import LaunchPlan
+from console.models.release import Leftover, StopPlan
+from console.models.run import Outcome, RunRecord
+from console.settings import Settings
+from screens.job import JobScreen
+from screens.launch import LaunchScreen
+from screens.leftovers import LeftoversScreen
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Pick
+from screens.run import RunScreen
+from screens.runs import RunsScreen
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import NOW, scene
+from tests.screens.test_jobs import toasts
+
+
+def run(number: int, name: str, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> RunRecord:
+    values = {"gpus": 16, "queue": "a4", "recipe": {"nccl": {"end": f"{number}G"}}}
+    return RunRecord(
+        number=number, name=name, outcome=outcome,
+        **{
+            "recipe": "nccl-all-reduce", "namespace": "default", "context": "test", "server": "https://x", "gpus": 16,
+            "queue": "a4", "who": "anna", "chart": "0.1.0", "launched": NOW - 86400.0 / number, "values": values,
+            "started": NOW - 80000.0 / number, "ended": NOW - 79000.0 / number, **more,
+        },
+    )  # fmt: skip
+
+
+RUNS = [
+    run(4, "nccl-4", Outcome.FAILED, why="failed: rank 1 was killed (137)", left_out=("env.HF_TOKEN",)),
+    run(3, "train-3", Outcome.STOPPED, recipe="qwen3-30b-pretrain", loss=2.104, step=4120),
+    run(2, "nccl-2", peak_busbw=594.2, average_busbw=165.8),
+    run(1, "llama-70b", Outcome.RUNNING, uid="uid-llama-70b", ended=0.0, peak_busbw=590.0),
+]
+
+
+def session_of(**answers: Any) -> FakeSession:
+    session = FakeSession(scene())
+    session.answers |= answers
+    session.runs.runs = list(RUNS)
+    return session
+
+
+async def to_runs(app: Any, pilot: Any) -> RunsScreen:
+    await pilot.press("6")
+    await until(pilot, lambda: isinstance(app.screen, RunsScreen) and len(app.screen.table.shown) == 4)
+    screen = app.screen
+    assert isinstance(screen, RunsScreen)
+    return screen
+
+
+async def test_every_run_says_how_it_ended() -> None:
+    async with console(session_of(), size=(150, 30)) as (app, pilot, _):
+        screen = await to_runs(app, pilot)
+        text = screen_text(app)
+        lines = {name: next(line for line in text.splitlines() if f" {name} " in line) for name in
+                 ("nccl-4", "train-3", "nccl-2", "llama-70b")}  # fmt: skip
+        assert "✗ failed" in lines["nccl-4"]
+        assert "■ stopped" in lines["train-3"]
+        assert "loss 2.104 at 4,120" in lines["train-3"]
+        assert "✓ succeeded" in lines["nccl-2"]
+        assert "594 GB/s" in lines["nccl-2"]
+        assert "● running" in lines["llama-70b"]
+        assert "rank 1 was killed (137)" in "".join(run.text for run in screen.told.runs)
+        assert "env.HF_TOKEN" in "".join(run.text for run in screen.told.runs)
+        await pilot.press("slash", *"4120")
+        assert screen.table.shown == []
+        await pilot.press(*["backspace"] * 4, *"end=2G")
+        await until(pilot, lambda: screen.table.shown == [("2",)])
+
+
+async def test_the_list_follows_the_memory() -> None:
+    async with console(session_of()) as (app, pilot, session):
+        screen = await to_runs(app, pilot)
+        session.runs.runs.insert(0, run(5, "new", Outcome.WAITING))
+        session.show()
+        await until(pilot, lambda: screen.table.shown[0] == ("5",))
+
+
+async def test_one_run_beside_the_last_that_succeeded() -> None:
+    async with console(session_of(), size=(120, 40)) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
+        await until(pilot, lambda: "compared with the last that succeeded: nccl-2" in screen_text(app))
+        text = screen_text(app)
+        assert "end: 4G" in text
+        assert "recipe.nccl.end" in text
+        assert "2G" in text
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"train", "enter")
+        await until(pilot, lambda: "compared with train-3 (run 3, stopped" in screen_text(app))
+        assert "qwen3-30b-pretrain" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+
+
+async def test_two_marked_runs_side_by_side() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await pilot.press("space", "down", "space", "d")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: "compared with nccl-2 (run 2" in screen_text(app))
+        assert app.screen.run is RUNS[0]
+
+
+async def test_launching_again_opens_the_form_with_the_values() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        assert app.launch_wish is None or app.launch_wish.values == RUNS[0].values
+        assert "env.HF_TOKEN" in toasts(app) or app.launch_wish is not None
+
+
+async def test_the_job_of_a_run_while_it_lives() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await pilot.press("J")
+        await until(pilot, lambda: "not in this cluster any more" in toasts(app))
+        await pilot.press("end", "J")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert app.screen.key == ("default", "llama-70b")
+
+
+async def test_runs_are_forgotten_when_somebody_agrees() -> None:
+    async with console(session_of()) as (app, pilot, session):
+        screen = await to_runs(app, pilot)
+        await pilot.press("space", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Forget 1 run?" in screen_text(app)
+        assert "Stays: the jobs" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        assert session.called("forget") == []
+        await pilot.press("space", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: len(screen.table.shown) == 2)
+        assert session.called("forget") == [((3, 4),)]
+
+
+async def test_what_is_wrong_with_the_memory_is_said() -> None:
+    session = session_of()
+    session.runs.note = "The memory of runs is of a newer a4: it is shown, and nothing is added to it."
+    async with console(session) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await until(pilot, lambda: "of a newer a4" in screen_text(app))
+
+
+async def test_read_only_launches_nothing_again() -> None:
+    settings = Settings(read_only=True)
+    session = FakeSession(scene(), settings=settings)
+    session.runs.runs = list(RUNS)
+    async with console(session, settings=settings) as (app, pilot, _):
+        screen = await to_runs(app, pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: "read-only" in toasts(app))
+        assert app.screen is screen
+
+
+LEFT = [
+    Leftover("ConfigMap", "default", "old-launchers", "old", "Its release old is gone."),
+    Leftover("PersistentVolumeClaim", "default", "data", "old", "Its release old is gone, kept.", True),
+]
+
+
+async def test_leftovers_are_removed_one_by_one() -> None:
+    session = session_of()
+    session.stopping.left, session.stopping.hidden = list(LEFT), ("Secret",)
+    async with console(session) as (app, pilot, _):
+        await to_runs(app, pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(app.screen, LeftoversScreen) and len(app.screen.table.shown) == 2)
+        assert "You may not list these: Secret." in screen_text(app)
+        assert "⚠ holds data" in screen_text(app)
+        await pilot.press("down", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "what was written there may go" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, LeftoversScreen) and len(app.screen.table.shown) == 1)
+        assert session.called("remove") == [(LEFT[1],)]
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: "Nothing is left behind." in screen_text(app))
+
+
+async def test_before_a_stop_every_object_is_named() -> None:
+    plan = StopPlan(
+        "default", "llama-70b", "llama-70b", ("JobSet llama-70b", "Secret llama-70b-ssh"),
+        ("PersistentVolumeClaim data", "bucket gs://runs, mounted at /gcs"),
+    )  # fmt: skip
+    async with console(session_of(stop_plan=plan)) as (app, pilot, session):
+        await pilot.press("3")
+        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        text = screen_text(app)
+        assert "goes: JobSet llama-70b, Secret llama-70b-ssh" in text
+        assert "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs" in text
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("stop_job") == [("default", "llama-70b")])
+
+
+async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
+    async with console(session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Helm release llama-70b in default: uninstalled" in screen_text(app)
+        assert "Stays: what it wrote" in screen_text(app)
+
+
+@pytest.mark.parametrize("where", ["jobs", "job"])
+async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> None:
+    plan = LaunchPlan("nccl-all-reduce", "llama-70b", "default", {"gpus": 8})
+    async with console(session_of(release_plan=plan)) as (app, pilot, session):
+        await pilot.press("3")
+        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        if where == "job":
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        assert session.called("release_plan") == [("default", "llama-70b")]
