@@ -65,6 +65,36 @@ def test_examples_and_defaults_fit(path: str) -> None:
             checker.validate(value)
 
 
+def test_queues_claims_and_nodes_are_offered_from_the_cluster() -> None:
+    assert {path: part["x-choices"] for path, part in LEAVES.items() if "x-choices" in part} == {
+        "queue": "localqueues",
+        "image": "images",
+        "secrets": "secrets",
+        "imagePullSecrets": "secrets",
+        "topology.level": "topologylevels",
+        "placement.accelerator": "accelerators",
+        "placement.targetNodes": "nodes",
+        "placement.avoidNodes": "nodes",
+        "network.gib.image": "images",
+        "storage.pvc": "pvcs",
+        "storage.nfs.claim": "pvcs",
+        "storage.lustre.claim": "pvcs",
+        "serviceAccount": "serviceaccounts",
+        "priorityClass": "priorityclasses",
+    }
+
+
+def test_the_27_arguments_are_in_the_form_and_explained() -> None:
+    """Each says which argument of run_mcore_qwen3.sh it is; 2 and 24 belong to the model as well."""
+    told = {
+        int(number)
+        for path, part in LEAVES.items()
+        if path.startswith("recipe.train.") or path == "recipe.model.size"
+        for number in re.findall(r"(?:[Aa]rgument|, 2) ?(\d+)", part["description"])
+    }
+    assert sorted(told) == list(range(1, 28))
+
+
 def test_no_group_of_values_takes_what_it_does_not_know() -> None:
     def open_groups(schema: dict[str, Any], path: str) -> list[str]:
         found = [] if schema.get("additionalProperties") is False else [path]

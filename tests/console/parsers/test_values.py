@@ -36,7 +36,6 @@ def test_defaults_fit() -> None:
         ({"queue": "q" * 64}, "queue", f"Queue may have 63 characters at most; {'q' * 57}... was given."),
         ({"restarts": -1}, "restarts", "Restarts must be at least 0; -1 was given."),
         ({"env": {"NNODES": "2"}}, "env", "Environment: NNODES is set by the chart itself and cannot be given."),
-        ({"env": {"HF_TOKEN": "hf_abc"}}, "env", "Environment: HF_TOKEN names a secret, which everybody who may read the job would see here: give it under Secrets, such as HF_TOKEN=hub/token."),
         ({"env": {"A": 1}}, "env", "Environment, A, must be text; 1 was given."),
         ({"secrets": {"HF_TOKEN": "hf_abc"}}, "secrets", "Secrets, HF_TOKEN, must be NAME=secret/key pairs, such as HF_TOKEN=hub/token."),
         ({"topology": {"request": "near"}}, "topology.request", "Topology must be one of preferred, required, none; near was given."),
