@@ -150,9 +150,9 @@ def place_for(top: Path, relative: str) -> Path:
         raise CopyFailed(f"{relative} would lie outside {top}: it is refused.")
     with told(path):
         if relative:
-            path.parent.mkdir(parents=True, exist_ok=True)
             if not path.parent.resolve().is_relative_to(top.resolve()):
                 raise CopyFailed(f"{relative} would lie outside {top}, through a link: it is refused.")
+            path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 

@@ -24,6 +24,8 @@ class Meter:
         self._listener = listener
         self._pause = pause
         self.done = 0
+        self.landed = 0
+        """The same, as far as it is known to have arrived."""
         self.total = 0
         self.files = 0
         self.all_files = 0
@@ -37,6 +39,11 @@ class Meter:
 
     def add(self, size: int) -> None:
         """So many bytes more are there."""
+        self.landed += size
+        self.sent(size)
+
+    def sent(self, size: int) -> None:
+        """So many bytes more are on their way."""
         self.done += size
         self.tell()
 
@@ -59,7 +66,7 @@ class Meter:
         """
         fruitless = 0
         while True:
-            before = self.done
+            before = self.landed
             try:
                 if await attempt():
                     return
@@ -70,7 +77,7 @@ class Meter:
                 if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
                     raise  # said of one file, or of the account
                 raise CopyFailed(f"{what}: {self._came()} {gone.message}", AGAIN) from gone
-            fruitless = 0 if self.done > before else fruitless + 1
+            fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= TRIES:
                 why = error.message if error else "The other side sent nothing more."
                 raise CopyFailed(f"{what} broke off: {self._came()} {why}", AGAIN) from error

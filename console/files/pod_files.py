@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from console.parsers import tree as listing
 _LONGEST_COMPLAINT = 4000
 _KILLED = (129, 130, 137, 143)
 """Exit codes of a program that was ended from outside, as when its pod goes."""
+_PARTLY = (1, 2, 123)
+"""Exit codes of `tar` and `xargs` that did what they could; what is missing is noticed and asked for by itself."""
 
 
 class Running(Protocol):
@@ -87,7 +89,10 @@ class PodFiles:
         """What a script printed, and what it complained of; raises when it ends badly."""
         out = bytearray()
         complaint = ""
-        async with self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process:
+        async with (
+            closing(stdin),
+            self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process,
+        ):
             async for channel, data in process.output():
                 if channel == 1:
                     out += data
@@ -161,7 +166,7 @@ class PodFiles:
                     yield data
                 else:
                     complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
-        if not (lenient and process.code in (1, 2)):
+        if not (lenient and process.code in _PARTLY):
             self._check(process.code, complaint, what, path)
 
     async def size(self, path: str) -> int:
@@ -234,6 +239,16 @@ class PodFiles:
     async def merge(self, folder: str, final: str) -> None:
         """Move all of a folder to its final place, over what is there."""
         await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+
+
+@asynccontextmanager
+async def closing(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
+    """Closes what makes the input, and its files, however far it was read."""
+    try:
+        yield
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
 
 
 def _unsendable(path: str) -> bool:

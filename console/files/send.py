@@ -106,7 +106,7 @@ class Send:
         async def attempt() -> bool:
             have = await self._files.size(part)
             offset = have if have <= entry.size else 0
-            self._meter.done = before + offset
+            self._meter.done = self._meter.landed = before + offset
             if offset < entry.size or not entry.size:
                 self._meter.tell(str(source))
                 await self._files.write(part, self._chunks(source, offset, entry.size), offset, entry.size - offset)
@@ -126,7 +126,7 @@ class Send:
                         raise CopyFailed(f"{source} became shorter while it was copied.", "Copy it again.")
                     offset += len(data)
                     yield data
-                    self._meter.add(len(data))
+                    self._meter.sent(len(data))
             finally:
                 file.close()
 
@@ -181,12 +181,12 @@ class Send:
 
         def sent(entry: Entry, size: int) -> None:
             self._meter.tell(entry.path)
-            self._meter.add(size)
+            self._meter.sent(size)
 
         async def attempt() -> bool:
             present = await self._present(staging) if self._meter.done > begun else {}
             left = [each for each in entries if not (each.file and each.same(present.get(each.path)))]
-            self._meter.done = begun + sum(each.size for each in entries if each not in left)
+            self._meter.done = self._meter.landed = begun + sum(each.size for each in entries if each not in left)
             await self._files.unpack(staging, pack(source, left, sent), length(left))
             return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, CopyFailed
-from console.files.pod_files import PodFiles, Start
+from console.files.pod_files import PodFiles, Start, closing
 from console.models.copying import Way
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class SftpFiles(PodFiles):
         """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
         sftp = await self._for(size)
         if sftp is None:
-            return await super().write(path, chunks, offset, size)
+            await super().write(path, chunks, offset, size)
+            return
         if offset and await self.size(path) != offset:
             raise CopyFailed("The part that was there has changed.")
-        return await sftp.write(path, chunks, offset)
+        async with closing(chunks):
+            await sftp.write(path, chunks, offset)

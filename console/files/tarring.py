@@ -75,6 +75,7 @@ class _Pipe(io.RawIOBase):
         self._loop = loop
         self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = memoryview(b"")
+        self._over = False
 
     def put(self, data: bytes) -> None:
         """Hand on a piece; an empty one is the end."""
@@ -86,8 +87,9 @@ class _Pipe(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Wait for bytes; called by the thread."""
-        if not self._rest:
+        if not self._rest and not self._over:
             self._rest = memoryview(self._pieces.get())
+            self._over = not self._rest
             self._loop.call_soon_threadsafe(self.room.release)
         into = memoryview(buffer)
         size = min(len(self._rest), len(into))
