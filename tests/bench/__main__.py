@@ -1,6 +1,6 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `consoles`, `practice`, `screens`) and the size of the cluster. Absolute figures move
+Options choose parts (`parsers`, `consoles`, `practice`, `screens`, `ssh`) and the size of the cluster. Absolute figures move
 from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, parsers
+from tests.bench import consoles, parsers, ssh
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -32,7 +32,7 @@ SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Lau
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["parsers", "practice", "consoles", "screens"])
+    parser.add_argument("parts", nargs="*", default=["parsers", "practice", "consoles", "screens", "ssh"])
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is filled already, instead of a lab of its own")
@@ -49,6 +49,8 @@ def main() -> int:
                 good &= beside_k9s(kubeconfig, pods)
             if "screens" in options.parts:
                 good &= every_screen(kubeconfig)
+    if "ssh" in options.parts:
+        good &= by_name()
     say("all bounds kept" if good else "a bound was broken")
     return 0 if good else 1
 
@@ -115,6 +117,20 @@ def every_screen(kubeconfig: Path) -> bool:
         paints: tuple[Paint, ...] = consoles.key_to_paint(kubeconfig, key)
         kept.append(bound(f"{name}: key settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
     return all(kept)
+
+
+def by_name() -> bool:
+    """ssh to a rank by its name, on a small lab."""
+    with Lab(say=say) as lab:
+        seconds = ssh.measure(lab)
+    ours, shared = seconds["ours"], seconds["shared"]
+    say("\nssh to a rank                           a4    kubectl     ratio   bound")
+    return all(
+        [
+            ratio("ssh a4-JOB-0 true (s)", ours, seconds["kubectl"], 1.25),
+            ratio("a second one, shared (s)", shared, ours, 0.3),
+        ]
+    )
 
 
 def ratio(what: str, ours: float, theirs: float, limit: float | None) -> bool:

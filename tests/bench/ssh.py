@@ -1,0 +1,113 @@
+"""`ssh a4-JOB-0 true` beside the same through `kubectl port-forward`, and over a shared connection, on the lab.
+
+Rounds alternate, so that a busy machine slows both alike; figures are medians.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tests.bench.consoles import A4
+from tests.contract.space import jobset
+
+if TYPE_CHECKING:
+    from tests.lab.control_plane import Lab
+
+JOB = "bench-ssh"
+ROUNDS = 9
+READY = 60.0
+"""Seconds until the job's pod runs."""
+
+
+class Pair:
+    """One rank, reached both ways."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        assert lab.ssh is not None
+        assert lab.tools is not None
+        self.lab = lab
+        self.config = folder / "config"
+        self.environment = {**os.environ, "A4_SSH_FOLDER": str(folder)}
+        self.kubectl = [str(lab.tools.program("kubectl")), "--kubeconfig", str(lab.kubeconfig)]
+        self.key = str(lab.ssh.client_key)
+        self.pod = self._pod()
+
+    def _pod(self) -> str:
+        self.lab.create([jobset(JOB, "a4", 1, topology="")])
+        selector = [
+            "-l",
+            f"jobset.sigs.k8s.io/jobset-name={JOB}",
+            "--field-selector=status.phase=Running",
+            "-o",
+            "name",
+        ]
+        end = monotonic() + READY
+        while not (found := self.lab.kubectl("get", "pods", *selector).split()):
+            assert monotonic() < end, f"{JOB} does not run"
+        return found[0]
+
+    def set_up(self, *, share: bool) -> None:
+        """Write the host."""
+        command = [str(A4), "ssh", JOB, "0", "--json", "--kubeconfig", str(self.lab.kubeconfig), "--identity", self.key]
+        command.append("--share" if share else "--no-share")
+        subprocess.run([*command, "--yes"], env=self.environment, check=True, capture_output=True)
+
+    def ours(self) -> float:
+        """Seconds of ssh by name."""
+        return timed(["ssh", "-F", str(self.config), f"a4-{JOB}-0", "true"])
+
+    def theirs(self) -> float:
+        """Seconds of kubectl port-forward from its start, and ssh through it."""
+        began = monotonic()
+        forward = [*self.kubectl, "port-forward", self.pod, ":2222"]
+        with subprocess.Popen(forward, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            port = process.stdout.readline().split(" -> ")[0].rpartition(":")[2]
+            options = ["-F", "none", "-p", port, "-i", self.key, "-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR",
+                       "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]  # fmt: skip
+            timed(["ssh", *options, "root@127.0.0.1" if os.geteuid() == 0 else "127.0.0.1", "true"])
+            took = monotonic() - began
+            process.terminate()
+        return took
+
+    def close(self) -> None:
+        """End a shared connection."""
+        subprocess.run(["ssh", "-F", str(self.config), "-O", "exit", f"a4-{JOB}-0"], capture_output=True, check=False)
+
+
+def timed(command: list[str]) -> float:
+    began = monotonic()
+    subprocess.run(command, stdin=subprocess.DEVNULL, check=True, capture_output=True)
+    return monotonic() - began
+
+
+def measure(lab: Lab) -> dict[str, float]:
+    """Median seconds: ssh by name, through kubectl, and by name over a connection that stands."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Pair(lab, Path(folder))
+        pair.set_up(share=False)
+        pair.ours()
+        pair.theirs()
+        rounds = [(pair.ours(), pair.theirs()) for _ in range(ROUNDS)]
+        pair.set_up(share=True)
+        pair.ours()
+        shared = [pair.ours() for _ in range(ROUNDS)]
+        pair.close()
+        lab.kubectl("delete", "jobset", JOB)
+    ours, theirs = (statistics.median(each) for each in zip(*rounds, strict=True))
+    return {"ours": ours, "kubectl": theirs, "shared": statistics.median(shared)}
+
+
+if __name__ == "__main__":
+    from tests.lab.control_plane import Lab
+
+    with Lab() as running:
+        sys.stdout.write(json.dumps(measure(running), indent=1) + "\n")
