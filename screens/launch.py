@@ -140,10 +140,7 @@ class LaunchScreen(LiveScreen):
         event.stop()
         if self._form_due is not None:
             self._form_due.stop()
-        if self.draft is None:
-            self.take_recipe()
-        else:
-            self._form_due = self.set_timer(LOOK, self.take_recipe)
+        self.take_recipe()
 
     def take_recipe(self) -> None:
         """The form of the recipe under the cursor, now."""
@@ -195,13 +192,13 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Changed)
     def take_typing(self, event: Form.Changed) -> None:
-        """A key is painted first and judged then; the views follow when the keys rest."""
+        """What was typed is judged once its key is done with; the views follow when the keys rest."""
         event.stop()
         if self.draft is not None:
             self.draft.server_says = {}
         if not self._judging:
             self._judging = True
-            self.call_after_refresh(self.judge)
+            self.call_later(self.judge)
 
     def judge(self) -> None:
         """Says what is wrong with what is typed, whether it fits, and what it comes to."""
@@ -213,7 +210,7 @@ class LaunchScreen(LiveScreen):
         found = {problem.path: problem.message for problem in reversed(problems)}
         self.form.show_problems({**self.draft.server_says, **found})
         self.notes.runs = tuple(note_words(() if problems else self.session.notes(plan)))
-        self.notes.display = bool(self.notes.runs)
+        self.notes.display = bool(self.notes.runs) or (self.notes.display and bool(problems))
         self._tell_fit()
         if self._views_due is not None:
             self._views_due.stop()

@@ -56,14 +56,13 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
         manifests = await session.render(plan)
         await session.check(plan)
         if not await _agreed(screen, draft, plan, manifests):
+            screen.judge()
             return
         screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
         job = await session.launch(plan)
     except ConsoleError as error:
         await _refused(screen, draft, plan, error)
         return
-    finally:
-        screen.judge()
     screen.launched.add(job)
     screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
     draft.rename(screen.suggest(draft.recipe.id))
@@ -92,8 +91,8 @@ async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, erro
     faults = screen.app.session.drafting.faults(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
+    screen.judge()
     if draft.server_says:
-        screen.judge()
         screen.form.go(next(iter(draft.server_says)))
     leftover = getattr(error, "leftover", None)
     if isinstance(error, ReleaseFailed) and leftover:

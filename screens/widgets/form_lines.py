@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from screens.widgets.form_words import row_runs
 from screens.widgets.ink import Inked
 from screens.widgets.line import changed_columns, line
+from screens.widgets.steady import Steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from screens.widgets.form_values import Row
 
 
-class FormLines(ScrollView, Inked):
+class FormLines(Steady, Inked):
     """Draws a model; whoever holds it moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"

@@ -13,7 +13,7 @@ from screens.widgets.form_lines import FormLines
 from screens.widgets.form_model import TALLEST, FormModel
 from screens.widgets.form_values import PICKED, Row, RowKind
 from screens.widgets.form_words import Columns, note_run, offer_for, placeholder, row_runs
-from screens.widgets.inputs import Editor, FormKeys, Handle, Line, Lines, Picker
+from screens.widgets.inputs import Editor, FormKeys, Line, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from console.models.launch import Field
     from console.models.offer import Offer
+    from screens.wording import Run
 
 
 class FormPage(Widget):
@@ -31,9 +32,9 @@ class FormPage(Widget):
     DEFAULT_CSS: ClassVar[str] = """
     FormPage { height: 1fr; layers: below above top; overflow: hidden;
         & > FormLines { layer: below; }
-        & > Line, & > Picker, & > Lines, & > Handle { layer: above; position: absolute; display: none; }
+        & > Line, & > Lines { layer: above; position: absolute; display: none; }
         & > ChoiceList { layer: top; }
-        &.-changed Line, &.-changed Picker, &.-changed Lines { text-style: bold; }
+        &.-changed Line, &.-changed Lines { text-style: bold; }
     }
     """
 
@@ -45,7 +46,7 @@ class FormPage(Widget):
         """The line with the cursor."""
         self.lines = FormLines()
         self.choices = ChoiceList()
-        self._line, self._picker, self._text, self._handle = Line(), Picker(form), Lines(form), Handle(form)
+        self._line, self._text = Line(form), Lines(form)
         self._editor: Editor | None = None
         self.offer_was_shown = False
         """Whether the list has dropped down since the cursor came here."""
@@ -53,7 +54,7 @@ class FormPage(Widget):
     def compose(self) -> ComposeResult:
         """The lines, and over them what floats."""
         yield self.lines
-        yield from (self._line, self._picker, self._text, self._handle, self.choices)
+        yield from (self._line, self._text, self.choices)
 
     @property
     def field(self) -> Field | None:
@@ -94,7 +95,7 @@ class FormPage(Widget):
         """The cluster has others to choose from now."""
         self.offers = self.lines.offers = offers
         self.lines.repaint_changed()
-        if self._editor is self._line and self.row is not None and self.field is not None:
+        if self._editor is self._line and self.field is not None and self.field.kind not in PICKED:
             self._line.complete(self._names())
 
     def redraw(self, *, moved: bool = False) -> None:
@@ -108,7 +109,7 @@ class FormPage(Widget):
     def take(self) -> bool:
         """What stands in the editor into the model; whether it is different."""
         row, editor = self.row, self._editor
-        if row is None or editor is None or isinstance(editor, Handle) or row not in self.model.rows:
+        if row is None or editor is None or row.path not in self.model.by_path or row not in self.model.rows:
             return False
         high = self.model.texts[row.path].count("\n")
         changed = self.model.put(row, editor.typed)
@@ -138,16 +139,20 @@ class FormPage(Widget):
     def _load(self, row: Row) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
-            return self._handle
+            self._line.load_handle(self._handle_runs(row))
+            return self._line
         text = self.model.text_at(row)
         if field.kind in PICKED:
-            self._picker.load(text, field.choices if field.kind is FieldKind.CHOICE else ())
-            return self._picker
+            self._line.load_word(text, field.choices if field.kind is FieldKind.CHOICE else ())
+            return self._line
         if row.kind is RowKind.TEXT:
             self._text.load(text, placeholder=placeholder(field))
             return self._text
         self._line.load(text, names=self._names(), secret=field.secret, placeholder=placeholder(field))
         return self._line
+
+    def _handle_runs(self, row: Row) -> list[Run]:
+        return row_runs(self.model, row, self.offers, self.lines.room, here=True)
 
     def _names(self) -> tuple[str, ...]:
         whole = self.field is not None and self.field.kind is not FieldKind.MAP
@@ -175,8 +180,8 @@ class FormPage(Widget):
         width = self.lines.room
         columns = Columns(width)
         y = self.model.rows.index(row) - int(self.lines.scroll_y)
-        if isinstance(editor, Handle):
-            editor.runs = tuple(row_runs(self.model, row, self.offers, width, here=True))
+        if row.path not in self.model.by_path:
+            self._line.load_handle(self._handle_runs(row))
             place = (0, y, width, 1)
         else:
             field = self.model.by_path[row.path]

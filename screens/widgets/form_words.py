@@ -84,7 +84,7 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int
     if row.kind is RowKind.SECTION:
         return section_runs(model, row, width)
     if row.kind is RowKind.MORE:
-        return [Run(" " * 3), Run(f"+ {wording.count(row.index, 'field')} more", "dim"), Run("  ⏎", "faint")]
+        return [Run(" " * 3), Run(f"+ {wording.count(row.index, 'more field')}", "dim"), Run("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
     first = row.index == 0
     value = _value_runs(model, row, field, columns, offers)

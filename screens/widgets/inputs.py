@@ -9,7 +9,6 @@ from rich.segment import Segment
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.reactive import reactive
 from textual.strip import Strip
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
     from screens.wording import Run
 
+EDITS = frozenset({"left", "right"})
+"""Keys besides letters that mean something for a word."""
 FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
 """Keys of the form that Textual's editors would take for themselves."""
 
@@ -72,8 +73,11 @@ def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> l
     return kept
 
 
-class Line(Input, inherit_bindings=False):
-    """Text on one line; typing completes what can be chosen."""
+class Line(Input, Inked, inherit_bindings=False):
+    """One line of a form: text, which typing completes; one of a few words; or only the cursor, on what is no value.
+
+    One widget for all three, because moving the focus to another one repaints the whole screen.
+    """
 
     DEFAULT_CSS: ClassVar[str] = """
     Line { border: none; height: 1; padding: 0; background: $panel;
@@ -82,14 +86,38 @@ class Line(Input, inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = kept_bindings(Input.BINDINGS, FORM_KEYS)
 
-    def __init__(self) -> None:
+    def __init__(self, form: FormKeys) -> None:
         super().__init__(compact=True, select_on_focus=False)
+        self._form = form
+        self._words: tuple[str, ...] = ()
+        self._yes_or_no = False
+        self._handle: tuple[Run, ...] | None = None
 
     def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
-        """Begins with another value, the cursor behind it."""
+        """Text from now on, the cursor behind it."""
+        self._words, self._handle = (), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
         self.typed = text
+        self.refresh()
+
+    def load_word(self, text: str, words: Sequence[str] = ()) -> None:
+        """One of these words from now on; no words: yes or no."""
+        self._yes_or_no = not words
+        self._words, self._handle = tuple(words) or ("true", "false"), None
+        self.password, self.placeholder, self.suggester = False, "", None
+        self.typed = text
+        self.refresh()
+
+    def load_handle(self, runs: Sequence[Run]) -> None:
+        """Only the cursor from now on, over a line that is no value."""
+        self._words, self._handle = (), tuple(runs)
+        self.refresh()
+
+    @property
+    def is_handle(self) -> bool:
+        """Whether there is nothing to type here."""
+        return self._handle is not None
 
     def complete(self, names: Sequence[str]) -> None:
         """Typing completes these."""
@@ -114,9 +142,64 @@ class Line(Input, inherit_bindings=False):
         event.stop()
         self.post_message(Edited(self))
 
+    # words
+
+    def turn(self, step: int) -> None:
+        """The next or previous word, round the end."""
+        at = self._words.index(self.value) if self.value in self._words else -1
+        self.typed = self._words[(at + step) % len(self._words)]
+
+    def _begin_with(self, letter: str) -> None:
+        """The next word that begins with that letter."""
+        names = ("yes", "no") if self._yes_or_no else self._words
+        at = self._words.index(self.value) + 1 if self.value in self._words else 0
+        order = [*range(at, len(names)), *range(at)]
+        self.typed = next(
+            (self._words[place] for place in order if names[place].lower().startswith(letter)), self.value
+        )
+
+    def on_key(self, event: events.Key) -> None:
+        """Where there is no text, letters pick a word, and are never commands."""
+        if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "slash":
+            self._form.action_search()
+        elif self.is_handle:
+            if event.key in {"space", "right"}:
+                self._form.action_enter()
+        elif event.key in {"space", "right", "left"}:
+            self.turn(-1 if event.key == "left" else 1)
+        elif event.character and event.is_printable:
+            self._begin_with(event.character.lower())
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        """To the right; or the next word, or into what is folded."""
+        if self._words:
+            self.turn(1)
+        elif self.is_handle:
+            self._form.action_enter()
+        else:
+            super().action_cursor_right(select)
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        """To the left; or the previous word."""
+        if self._words:
+            self.turn(-1)
+        elif not self.is_handle:
+            super().action_cursor_left(select)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A word is not edited letter by letter."""
+        if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):
+            return False
+        return super().check_action(action, parameters)
+
     def on_paste(self, event: events.Paste) -> None:
-        """Several lines, or a command, are not for this line alone."""
-        if len(event.text.strip().splitlines()) > 1 or event.text.lstrip().startswith(("helm ", "$ helm ")):
+        """Several lines, or a command, are not for this line alone; and nothing is pasted into a word."""
+        many = len(event.text.strip().splitlines()) > 1 or event.text.lstrip().startswith(("helm ", "$ helm "))
+        if many or self._words or self.is_handle:
             event.stop()
             event.prevent_default()
             self.post_message(Pasted(event.text))
@@ -125,115 +208,26 @@ class Line(Input, inherit_bindings=False):
         """The console's own clipboard, as if the terminal had pasted it."""
         self.post_message(events.Paste(self.app.clipboard))
 
-
-class Picker(Inked, can_focus=True):
-    """One of a few words, drawn on one line; left, right, space and first letters change it."""
-
-    DEFAULT_CSS: ClassVar[str] = "Picker { height: 1; background: $panel; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,space", "turn(1)", "Change", id="picker.next"),
-        Binding("left", "turn(-1)", "Change back", show=False, id="picker.previous"),
-        Binding("slash", "find", "Search", show=False, id="picker.search"),
-    ]
-
-    typed: reactive[str] = reactive("", init=False)
-    """The word."""
-
-    def __init__(self, form: FormKeys) -> None:
-        super().__init__()
-        self._form = form
-        self.words: tuple[str, ...] = ()
-        self.yes_or_no = False
-
-    def load(self, text: str, words: Sequence[str] = ()) -> None:
-        """Begins with another value; no words: true or false."""
-        self.yes_or_no = not words
-        self.words = tuple(words) or ("true", "false")
-        self.set_reactive(Picker.typed, text)
-        self.refresh()
-
-    def watch_typed(self) -> None:
-        """Says so, as every editor does."""
-        self.post_message(Edited(self))
-
-    def action_turn(self, step: int) -> None:
-        """The next or previous word, round the end."""
-        at = self.words.index(self.typed) if self.typed in self.words else -1
-        self.typed = self.words[(at + step) % len(self.words)]
-
-    def action_find(self) -> None:
-        """The form's search."""
-        self._form.action_search()
-
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Letters are for the word, never commands."""
-        return character is not None and character.isprintable()
-
-    def on_key(self, event: events.Key) -> None:
-        """A first letter picks the next word that begins with it."""
-        if event.is_printable and event.character and event.key not in self._bindings.key_to_bindings:
-            event.stop()
-            letter = event.character.lower()
-            names = ("yes", "no") if self.yes_or_no else self.words
-            at = self.words.index(self.typed) + 1 if self.typed in self.words else 0
-            order = [*range(at, len(names)), *range(at)]
-            found = next((self.words[place] for place in order if names[place].lower().startswith(letter)), self.typed)
-            self.typed = found
-
-    def on_paste(self, event: events.Paste) -> None:
-        """There is nothing to paste into a word."""
-        event.stop()
-        self.post_message(Pasted(event.text))
-
     def on_click(self, event: events.Click) -> None:
-        """A click is the next word."""
-        event.stop()
-        self.action_turn(1)
+        """A click is the next word, or opens what is folded."""
+        if self._words:
+            event.stop()
+            self.turn(1)
+        elif self.is_handle:
+            event.stop()
+            self._form.action_enter()
 
     def render_line(self, y: int) -> Strip:
-        """The words."""
-        ground = self.rich_style
-        pieces = picked_pieces(self.typed, self.words, self.yes_or_no, self.size.width)
+        """The text, the words, or the line under the cursor."""
+        ground, width = self.rich_style, self.size.width
+        if self._handle is not None:
+            under = self.ground("cursor")
+            return line(self._handle, width, lambda ink: under + self.ink(ink))
+        if not self._words:
+            return super().render_line(y)
+        pieces = picked_pieces(self.value, self._words, self._yes_or_no, width)
         segments = [Segment(run.text, ground + self.ink(run.ink)) for run in pieces]
-        return Strip(segments).adjust_cell_length(self.size.width, ground)
-
-
-class Handle(Inked, can_focus=True):
-    """The cursor on a line that is no value: a folded section, or what stands for fields out of sight."""
-
-    DEFAULT_CSS: ClassVar[str] = "Handle { height: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,space", "open", "Open", show=False, id="handle.open"),
-        Binding("slash", "find", "Search", show=False, id="handle.search"),
-    ]
-
-    runs: reactive[tuple[Run, ...]] = reactive(())
-
-    def __init__(self, form: FormKeys) -> None:
-        super().__init__()
-        self._form = form
-
-    def action_open(self) -> None:
-        """As Enter."""
-        self._form.action_enter()
-
-    def action_find(self) -> None:
-        """The form's search."""
-        self._form.action_search()
-
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Letters do nothing here; they are never commands."""
-        return character is not None and character.isprintable()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """There is nothing to paste into it."""
-        event.stop()
-        self.post_message(Pasted(event.text))
-
-    def render_line(self, y: int) -> Strip:
-        """The line under the cursor."""
-        ground = self.ground("cursor")
-        return line(self.runs, self.size.width, lambda ink: ground + self.ink(ink))
+        return Strip(segments).adjust_cell_length(width, ground)
 
 
 class Lines(TextArea, inherit_bindings=False):
@@ -289,4 +283,4 @@ class Lines(TextArea, inherit_bindings=False):
             super().action_cursor_down(select)
 
 
-Editor = Line | Picker | Handle | Lines
+Editor = Line | Lines

@@ -154,7 +154,7 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
         wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
         return [Run("✗ ", "bad"), Run(f"Needs another value: {', '.join(wrong)}.", "bad")]
     changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
-    said = f"  {wording.count(changed, 'value')} changed" if changed else "  all values at their defaults"
+    said = f"  {changed} changed" if changed else "  all at their defaults"
     return [*plan_words(plan, draft), Run(said, "dim")]
 
 

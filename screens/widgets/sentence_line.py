@@ -10,6 +10,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.ink import Inked
+from screens.widgets.line import joined
 from screens.wording import Run
 
 if TYPE_CHECKING:
@@ -54,11 +55,18 @@ class SentenceLine(Inked):
 
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
-    runs: reactive[tuple[Run, ...]] = reactive((), layout=True)
+    runs: reactive[tuple[Run, ...]] = reactive(())
+    _high = -1
+
+    def watch_runs(self, runs: tuple[Run, ...]) -> None:
+        """Only another number of lines moves what stands below."""
+        if self.styles.is_auto_height and len(folded_runs(runs, self.size.width)) != self._high:
+            self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the sentence folds into."""
-        return len(folded_runs(self.runs, width))
+        self._high = len(folded_runs(self.runs, width))
+        return self._high
 
     def render_line(self, y: int) -> Strip:
         """One line of it."""
@@ -66,5 +74,6 @@ class SentenceLine(Inked):
         lines = folded_runs(self.runs, width)
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
-        segments = [Segment(run.text, self.rich_style + self.ink(run.ink)) for run in lines[y]]
-        return Strip(segments).adjust_cell_length(width, self.rich_style)
+        ground = self.rich_style
+        segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in lines[y])
+        return Strip(segments).adjust_cell_length(width, ground)

@@ -9,6 +9,7 @@ from textual.widgets import TextArea
 
 from screens.widgets.ink import Inked
 from screens.widgets.inputs import kept_bindings
+from screens.widgets.steady import Steady
 from screens.widgets.yaml_text import yaml_runs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 WRONG = Style(underline=True, bold=True)
 
 
-class YamlEditor(TextArea, Inked, inherit_bindings=False):
+class YamlEditor(TextArea, Steady, Inked, inherit_bindings=False):
     """The text; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar
 
-from screens.widgets.log_lines import LogLines
+from console.models.text import MemoryText
+from screens.widgets.log_lines import LIMIT, LogLines
+from screens.widgets.steady import Steady
 from screens.wording import Run
 
 if TYPE_CHECKING:
@@ -27,22 +29,27 @@ def yaml_runs(text: str) -> list[Run]:
     return [run for run in (Run(lead, "dim"), Run(key, "accent"), Run(rest, ink)) if run.text]
 
 
-class YamlText(LogLines):
+class YamlText(LogLines, Steady):
     """The text; it begins at its first line and stays where it is."""
 
     DEFAULT_CSS: ClassVar[str] = """
     YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = []
+    _whole: str | None = None
 
     def show(self, text: str) -> None:
         """Shows this text instead, from its first line unless it is another form of the same."""
+        if text == self._whole:
+            return
+        self._whole = text
+        held = MemoryText(LIMIT)
+        held.append([(0.0, line) for line in text.splitlines()])
         row = self.scroll_y
-        self.clear()
-        self.follow = False
-        self.append((0.0, line) for line in text.splitlines())
-        self.flush()
-        self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
+        with self.app.batch_update():
+            self.show_text(held)
+            self.follow = False
+            self.scroll_to(y=min(row, self.max_scroll_y), animate=False, immediate=True, force=True)
 
     def paint(self, text: str, whole: str) -> list[Run]:
         """YAML has inks of its own."""
