@@ -1,7 +1,7 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `consoles`, `practice`, `screens`, `ssh`) and the size of the cluster. Absolute figures move
-from run to run; what is promised are the ratios and the bounds printed beside them.
+Options choose parts (`parsers`, `consoles`, `practice`, `screens`, `ssh`) and the size of the cluster. Absolute figures
+move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
 from __future__ import annotations
