@@ -64,6 +64,12 @@ def run(options: Options) -> int:
         from screens.cli.read import read
 
         return read(options)
+    if options.command == "view":
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
+        from screens.view import view
+
+        return view(options.file)
     if options.command == "":
         return open_console(options)
     import asyncio

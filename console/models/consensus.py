@@ -57,7 +57,7 @@ class Agreed:
         if of / 2 < number < of:
             missing = [str(rank) for rank in range(of) if rank not in self.ranks]
             said += f", not {' '.join(missing[:4])}" + (f" +{len(missing) - 4}" if len(missing) > 4 else "")
-        elif number <= 4:
+        elif number < of and number <= 4:
             said = f"ranks {' '.join(map(str, sorted(self.ranks)))}"
         return said
 

@@ -8,25 +8,30 @@ LEVELS = ("error", "warn", "info", "debug")
 """Most serious first."""
 HEAD = 400
 """Characters of a line that are looked at."""
-ERROR = re.compile(
-    rb"(?i)\b(?:error|fatal|critical|traceback|exception|failed|failure|panic|segfault|aborted|oom|killed|sxid|xid|nan)\b"
-    rb"|[a-z]Error\b|NCCL WARN|CUDA error"
+_ERRORS = (
+    b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort", b"oom",
+    b"killed", b"xid", b"nan", b"nccl warn",
+)  # fmt: skip
+"""A line without any of these, in lower case, tells of no error."""
+_ERROR = re.compile(
+    rb"\b(?:error|fatal|critical|traceback|exception|failed|failure|panic|segfault|aborted|oom|killed|s?xid)\b"
+    rb"|[a-z]error\b|nccl warn|[:=]\s*[+-]?nan\b"
 )
-WARN = re.compile(rb"(?i)\bwarn(?:ing)?\b")
-DEBUG = re.compile(rb"(?i)\b(?:debug|trace)\b|NCCL TRACE")
-_NO_ERROR = re.compile(rb"(?i)\b(?:0|no) (?:errors?|failures?|failed)\b")
+_NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
+_WARN = re.compile(rb"\bwarn(?:ing)?\b")
+_DEBUG = re.compile(rb"\b(?:debug|trace)\b")
 NCCL = re.compile(rb"NCCL (?:INFO|WARN|TRACE|VERSION|ERROR)")
 """What libnccl says of itself."""
 
 
 def level(text: bytes) -> str:
     """One of LEVELS."""
-    head = text[:HEAD]
-    if ERROR.search(head) and not _NO_ERROR.search(head):
+    head = text[:HEAD].lower()
+    if any(word in head for word in _ERRORS) and _ERROR.search(head) and not _NO_ERROR.search(head):
         return "error"
-    if WARN.search(head):
+    if b"warn" in head and _WARN.search(head):
         return "warn"
-    return "debug" if DEBUG.search(head) else "info"
+    return "debug" if (b"debug" in head or b"trace" in head) and _DEBUG.search(head) else "info"
 
 
 def at_least(text: bytes, least: str) -> bool:

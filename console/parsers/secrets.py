@@ -23,7 +23,7 @@ _SHAPES = re.compile(
 )
 """Hugging Face, GitHub, GitLab, AWS, Google, Slack, JSON web tokens, OpenAI, NVIDIA."""
 _AFTER = re.compile(
-    rb"((?:[Bb]earer|[Bb]asic)\s+)[A-Za-z0-9._~+/=-]{8,}"
+    rb"((?:[Bb]earer|uthorization[\"']?\s*[:=]\s*[\"']?[Bb]asic)\s+)(?=\S*[\d._~+/=-])[A-Za-z0-9._~+/=-]{8,}"
     rb"|(\b[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|SECRET_KEY)(?:_ID)?[\"']?\s*[=:]\s*[\"']?)"
     rb"[^\s\"',;]{4,}"
     rb"|(://[^\s/:@]{0,100}:)[^\s/@]{1,500}(?=@)"

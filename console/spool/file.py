@@ -53,6 +53,11 @@ class FileText:
         self._seen = 0
         self.grow()
 
+    @property
+    def size(self) -> int:
+        """Its size."""
+        return self._size
+
     def close(self) -> None:
         """Let the file go."""
         self._data = b""
@@ -177,13 +182,7 @@ class FileText:
         data = self._data[start:stop]
         looked = data.lower() if fold else data
         if not letters:
-            at = 0
-            while at < len(data):
-                end = data.find(b"\n", at)
-                end = len(data) if end < 0 else end
-                if pattern.search(data[at : min(end, at + LONGEST)]):
-                    self._matches.append(start + at)
-                at = end + 1
+            self._search_lines(data, start, pattern)
             return
         wanted = letters.lower() if fold else letters
         at = looked.find(wanted)
@@ -194,6 +193,18 @@ class FileText:
             if plain or pattern.search(data[begin : min(end, begin + LONGEST)]):
                 self._matches.append(start + begin)
             at = looked.find(wanted, end)
+
+    def _search_lines(self, data: bytes, start: int, pattern: re.Pattern[bytes]) -> None:
+        """The pattern is asked about all lines together, then about each one in which it found something."""
+        end = -1
+        for match in re.compile(pattern.pattern, pattern.flags | re.MULTILINE).finditer(data):
+            if match.start() <= end:
+                continue
+            begin = data.rfind(b"\n", 0, match.start()) + 1
+            end = data.find(b"\n", match.start())
+            end = len(data) if end < 0 else end
+            if pattern.search(data[begin : min(end, begin + LONGEST)]):
+                self._matches.append(start + begin)
 
     @property
     def found(self) -> int:
@@ -215,16 +226,17 @@ class FileText:
 def required(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
     """Letters that stand in everything the pattern finds, and whether their case does not count.
 
-    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of brackets that
-    nothing after it makes optional. None are told of a pattern with alternatives or with switches of its own.
+    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
+    brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.
     """
-    text = pattern.pattern
-    if b"|" in text or b"(?" in text:
-        return b"", False
-    bare = re.sub(rb"\\.|\[[^\]]*\]", b"\x00", text)
-    if b"(" in bare:
+    bare = re.sub(rb"\\(?:x..|\d+|.)|\[[^\]]*\]", b"\x00", pattern.pattern)
+    groups = 1
+    while groups:
+        bare, groups = re.subn(rb"\([^()]*\)", b"\x00", bare)
+    if b"|" in bare:
         return b"", False
     bare = re.sub(rb"(?s).(?:[*?]|\{[^}]*\})", b"\x00", bare)
     bare = re.sub(rb"[.^$+()\[\]{}]", b"\x00", bare)
     runs = [run for run in bare.split(b"\x00") if run.isascii()]
-    return max(runs, key=len, default=b""), bool(pattern.flags & re.IGNORECASE)
+    letters = max(runs, key=len, default=b"")
+    return letters, bool(letters and pattern.flags & re.IGNORECASE)

@@ -202,6 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
+    viewing = command("view", "a log file in the log view, however large: search, filters, levels; needs no cluster")
+    viewing.add_argument("file", metavar="FILE")
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
     tour = command(

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from rich.cells import chop_cells
 
+from console.models.levels import HEAD, level
 from screens.wording import Run, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_BAD = re.compile(
-    r"\b(?:error|fatal|traceback|exception|failed|failure|panic|segfault|oom|killed|nan)\b|Error:", re.IGNORECASE
-)
-_CARE = re.compile(r"\bwarn(?:ing)?\b", re.IGNORECASE)
+_INKS = {"error": "bad", "warn": "waits"}
 _STEP = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
@@ -30,14 +28,11 @@ def printable(text: str) -> str:
 
 def line_ink(text: str) -> str:
     """The ink of a whole line, from the words in it."""
-    head = text[:400]
+    head = text[:HEAD]
     if _STEP.search(head):
         return "strong"
-    if _BAD.search(head):
-        return "" if "0 errors" in head else "bad"
-    if _CARE.search(head):
-        return "waits"
-    return "dim" if head.startswith("#") else ""
+    serious = _INKS.get(level(head.encode()), "")
+    return serious or ("dim" if head.startswith("#") else "")
 
 
 def pattern(query: str) -> re.Pattern[str] | None:
