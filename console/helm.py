@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.errors import (
-    BadInput,
-    BadKubeconfig,
     Conflict,
-    ConsoleError,
-    NotAllowed,
-    NotFound,
-    NotLoggedIn,
     ReleaseFailed,
-    Unreachable,
 )
-from console.models.launch import FieldProblem, Release, Value
+from console.models.launch import Release, Value
+from console.parsers.helm_words import BadValues as BadValues
+from console.parsers.helm_words import first_sentence
+from console.parsers.helm_words import schema_problems as schema_problems
+from console.parsers.helm_words import translate as translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,15 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_REMOVAL_PAUSES = (0.0, 1.0, 3.0)
+"""Seconds before each try to remove what a failed install has made."""
 RECIPE_LABEL = "a4.console/recipe"
-
-
-class BadValues(BadInput):
-    """Helm refused the values; `problems` has one entry a value, paths dotted."""
-
-    def __init__(self, message: str, hint: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
-        super().__init__(message, hint)
-        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +71,48 @@ class Helm:
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
     ) -> None:
         """Install a release without waiting for its pods; when it fails, what was made is removed again."""
+        failed = f"{name} could not be installed"
 
-        def work() -> None:
+        def work() -> Exception | None:
             with self._config(namespace) as config:
                 _refuse_taken(config, name, namespace)
                 try:
                     config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
                 except _failures() as error:
-                    if not _is_taken(error):
-                        _remove_failed(config, name, error)
-                    raise
+                    if _is_taken(error):
+                        raise
+                    return error
+            return None
 
-        await _in_thread(work, f"{name} could not be installed")
+        error = await _in_thread(work, failed)
+        if error is not None:
+            # Nobody who stops waiting leaves half a release behind.
+            await asyncio.shield(self._remove_failed(name, namespace, error))
+            raise translate(str(error), type(error).__name__, failed) from error
+
+    async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
+        """Remove what a failed install made; a server that has just gone away gets a few moments to come back."""
+
+        def work() -> Exception | None:
+            with self._config(namespace) as config:
+                try:
+                    config.uninstall(name, ignore_not_found=True)
+                except _failures() as again:
+                    return again
+            return None
+
+        second: Exception | None = None
+        for pause in _REMOVAL_PAUSES:
+            await asyncio.sleep(pause)
+            second = await _in_thread(work, f"{name} could not be removed")
+            if second is None:
+                return
+        raise ReleaseFailed(
+            f"{name} could not be installed: {first_sentence(str(error))}; removing what was made failed too:"
+            f" {first_sentence(str(second))}.",
+            f"Stop {name} again when the cluster answers: a4 stop {name}",
+            leftover=(namespace, name),
+        ) from error
 
     async def upgrade(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> None:
         """Give a release other values; what a JobSet may not change while it exists is refused by the cluster."""
@@ -231,80 +252,6 @@ def _taken(name: str, namespace: str, status: str = "") -> Conflict:
 
 def _is_taken(error: Exception) -> bool:
     return "cannot reuse a name that is still in use" in str(error) or "cannot be imported" in str(error)
-
-
-def _remove_failed(config: Config, name: str, error: Exception) -> None:
-    try:
-        config.uninstall(name, ignore_not_found=True)
-    except _failures() as second:
-        raise ReleaseFailed(
-            f"{name} could not be installed: {_first_sentence(str(error))}; removing what was made failed too:"
-            f" {_first_sentence(str(second))}.",
-            f"Stop {name} again when the cluster answers.",
-        ) from error
-
-
-def translate(text: str, kind: str, failed: str) -> ConsoleError:
-    """One of our failures for Helm's words, by what they say; Helm's own kinds (`kind`) are few."""
-    problems = schema_problems(text)
-    if problems:
-        message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
-        return BadValues(f"{failed}: {message}.", problems=problems)
-    why = _first_sentence(text)
-    for pattern, made in _MEANINGS:
-        if re.search(pattern, text):
-            return made(f"{failed}: {why}.")
-    if kind == "HelmNotFoundError":
-        return NotFound(f"{failed}: there is no such release.", status=404, reason="NotFound")
-    return ReleaseFailed(f"{failed}: {why}.")
-
-
-_MEANINGS: tuple[tuple[str, Callable[[str], ConsoleError]], ...] = (
-    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig),
-    (r"\bUnauthorized\b|must be logged in", lambda text: NotLoggedIn(text, "Log in again.", status=401)),
-    (
-        r"\bis forbidden: User\b|\bforbidden: User\b",
-        lambda text: NotAllowed(text, "Ask for the right to do this in the namespace.", status=403, reason="Forbidden"),
-    ),
-    (
-        r"cannot reuse a name that is still in use|cannot be imported into the current release",
-        lambda text: Conflict(text, "Choose another name, or remove what has it.", status=409, reason="AlreadyExists"),
-    ),
-    (
-        r"no matches for kind \"JobSet\"",
-        lambda text: ReleaseFailed(text, "This cluster has no JobSet API; ask its administrator to install JobSet."),
-    ),
-    (
-        r"namespaces? \"[^\"]*\" not found",
-        lambda text: NotFound(text, "Choose a namespace that exists.", status=404, reason="NotFound"),
-    ),
-    (
-        r"failed calling webhook",
-        lambda text: ReleaseFailed(text, "A controller of the cluster (Kueue or JobSet) does not answer."),
-    ),
-    (
-        r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
-        lambda text: Unreachable(text, "Check the network, the VPN and the kubeconfig."),
-    ),
-)
-
-
-def schema_problems(text: str) -> tuple[FieldProblem, ...]:
-    """The violations in Helm's report of values that do not fit the schema; none when it reports something else.
-
-    A line of two spaces and more says again, in parts, what the line above says.
-    """
-    if "schema(s)" not in text:
-        return ()
-    lines = re.findall(r"^- at '([^']*)': (.*)$", text, re.MULTILINE)
-    return tuple(FieldProblem(path.strip("/").replace("/", "."), why) for path, why in lines)
-
-
-def _first_sentence(text: str) -> str:
-    """Helm's message without the objects that API servers repeat in it, on one line, at most 400 characters."""
-    short = re.sub(r"Invalid value: [\[{].*[\]}]: ", "", text)
-    short = re.sub(r"\s+", " ", short).strip().rstrip(".")
-    return short if len(short) <= 400 else short[:397] + "..."
 
 
 def _documents(manifest: str) -> tuple[str, ...]:
