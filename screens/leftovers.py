@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, work
+from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
@@ -83,6 +83,16 @@ class LeftoversScreen(LiveScreen):
         self.table.show_rows(rows)
         unseen = f" You may not list these: {', '.join(hidden)}." if hidden else ""
         self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f" of the chart.{unseen}", "dim"))
+
+    @on(ResourceTable.Opened)
+    def open_object(self, event: ResourceTable.Opened) -> None:
+        """The object as YAML; a release is shown by its revisions."""
+        event.stop()
+        kind, namespace, name = event.key
+        if kind == "Release":
+            self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.", markup=False)
+        else:
+            self.app.open_page("manifest", kind, namespace, name)
 
     def action_remove(self) -> None:
         """Remove the marked ones, or the one under the cursor."""

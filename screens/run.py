@@ -40,11 +40,14 @@ class DifferenceTable(ResourceTable["Difference"]):
 
     NOUN = "value"
     EMPTY = Notice("The same values.")
-    COLUMNS: ClassVar = (
-        Column("VALUE", lambda each: Run(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
-        Column("THERE", lambda each: value_run(each.before), least=8, most=60),
-        Column("HERE", lambda each: value_run(each.after), least=8, fill=True),
-    )
+
+    def name_runs(self, before: RunRecord, after: RunRecord) -> None:
+        """Show these two names over the values."""
+        self.set_columns((
+            Column("VALUE", lambda each: Run(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+            Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
+            Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
+        ))  # fmt: skip
 
 
 class RunScreen(LiveScreen):
@@ -77,6 +80,7 @@ class RunScreen(LiveScreen):
         self._number, self._other_number = int(number), int(other) if other else 0
         self._runs: tuple[RunRecord, ...] = ()
         self._yaml = ""
+        self._named = (0, 0)
 
     @property
     def run(self) -> RunRecord | None:
@@ -148,6 +152,9 @@ class RunScreen(LiveScreen):
         self.against.runs = (
             Run("── ", "faint"), Run(f"{how} ", "head"), Run(spoken(other, time.time()), "head"),
         )  # fmt: skip
+        if self._named != (other.number, run.number):
+            self._named = other.number, run.number
+            self.table.name_runs(other, run)
         rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
         self.table.show_rows(rows)
 

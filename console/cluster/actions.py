@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from console.cluster.discovery import Catalogue
 
 _MERGE = "application/merge-patch+json"
-_ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "namespaces")
-_CLUSTER_WIDE = frozenset({"namespaces"})
+_ALSO_SHOWN = ("secrets", "configmaps", "services", "persistentvolumeclaims", "persistentvolumes", "namespaces")
+_CLUSTER_WIDE = frozenset({"namespaces", "persistentvolumes"})
 _MASK = "(hidden)"
 
 

@@ -177,7 +177,9 @@ def observed(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
         return replace(known, outcome=Outcome.SUCCEEDED, ended=jobset.finished_at or fleet.at)
     if state is JobState.FAILED:
         why = why_jobset(jobset, fleet).sentence or jobset.failure
-        return replace(known, outcome=Outcome.FAILED, why=why, ended=jobset.finished_at or fleet.at)
+        return replace(
+            known, outcome=Outcome.FAILED, why=why.removeprefix("failed: "), ended=jobset.finished_at or fleet.at
+        )
     if state is JobState.STOPPING:
         return known
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)

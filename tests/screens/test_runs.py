@@ -37,7 +37,7 @@ def run(number: int, name: str, outcome: Outcome = Outcome.SUCCEEDED, **more: An
 
 
 RUNS = [
-    run(4, "nccl-4", Outcome.FAILED, why="failed: rank 1 was killed (137)", left_out=("env.HF_TOKEN",)),
+    run(4, "nccl-4", Outcome.FAILED, why="rank 1 was killed (137)", left_out=("env.HF_TOKEN",)),
     run(3, "train-3", Outcome.STOPPED, recipe="qwen3-30b-pretrain", loss=2.104, step=4120),
     run(2, "nccl-2", peak_busbw=594.2, average_busbw=165.8),
     run(1, "llama-70b", Outcome.RUNNING, uid="uid-llama-70b", ended=0.0, peak_busbw=590.0),
@@ -185,6 +185,10 @@ async def test_leftovers_are_removed_one_by_one() -> None:
         await until(pilot, lambda: isinstance(app.screen, LeftoversScreen) and len(app.screen.table.shown) == 2)
         assert "You may not list these: Secret." in screen_text(app)
         assert "⚠ holds data" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: session.called("manifest") == [("ConfigMap", "default", "old-launchers")])
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, LeftoversScreen))
         await pilot.press("down", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "what was written there may go" in screen_text(app)
