@@ -82,7 +82,7 @@ class TunnelTable(ResourceTable["Tunnel"]):
         Column("LEADS TO", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
                sort=lambda tunnel: str(tunnel.address)),
         Column("PORTS", ports_cell, least=5, most=36),
-        Column("OPEN", connections_cell, least=6, most=12, sort=open_now, down=True, drop=3),
+        Column("OPEN", connections_cell, least=8, most=12, sort=open_now, down=True, drop=3),
         Column("SENT", lambda tunnel: bytes_cell(sent(tunnel)), width=9, right=True, sort=sent, down=True, drop=5),
         Column("RECEIVED", lambda tunnel: bytes_cell(received(tunnel)), width=9, right=True, sort=received, down=True,
                drop=4),
@@ -109,12 +109,11 @@ class TunnelsScreen(LiveScreen):
     """
     KINDS = ("jobsets", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new", "Open", id="tunnels.new", tooltip="Open ports of a rank by its name, or a saved profile"),
+        Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a rank by its name, or a saved profile"),
         Binding("x", "stop", "Stop", id="tunnels.stop", tooltip="Close its ports, or those of the marked; asks first"),
-        Binding("k", "keep", "Keep", id="tunnels.keep", tooltip="Let it go on when the console closes"),
+        Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Let it go on when the console closes"),
         Binding("c", "copy", "Copy address", id="tunnels.copy", tooltip="http://127.0.0.1:PORT to the clipboard"),
         Binding("a", "save", "Save", id="tunnels.save", tooltip="Save it as a profile, to be opened again by name"),
-        Binding("j", "job", "Job", show=False, id="tunnels.job", tooltip="The job it leads to"),
     ]  # fmt: skip
 
     table = getters.query_one(TunnelTable)
@@ -269,13 +268,13 @@ def _sentence(tunnel: Tunnel) -> list[Run]:
     parts = [Run(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
     if tunnel.state == "ready":
         parts.append(Run(f"{tunnel.address} is pod {tunnel.pod}. ", ""))
+    if tunnel.last_end:
+        parts.append(
+            Run(f"Last broken at {wording.clock(tunnel.last_end_at)}: {wording.sentence(tunnel.last_end)} ", "bad")
+        )
     for each in tunnel.listeners:
         carried = f"{wording.size(each.sent)} sent, {wording.size(each.received)} received"
         parts.append(Run(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
     if tunnel.reconnections:
         parts.append(Run(f"It followed the rank to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
-    if tunnel.last_end:
-        parts.append(
-            Run(f"Last broken at {wording.clock(tunnel.last_end_at)}: {wording.sentence(tunnel.last_end)}", "bad")
-        )
     return parts

@@ -8,7 +8,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Checkbox, Input, Static
+from textual.widgets import Input, Static
 
 from console.errors import BadInput
 from console.models.tunnel import USUAL_PORTS, Ports
@@ -28,18 +28,19 @@ class AskPorts(ModalScreen["Answer | None"]):
         width: 70; max-width: 90%; height: auto; background: $surface; border: round $accent; padding: 1 2;
     }
     AskPorts Input { border: none; height: 1; padding: 0; margin: 1 0; background: $panel; }
-    AskPorts Checkbox { background: $surface; }
+    AskPorts #keeps { margin-top: 1; }
     AskPorts .hint { color: $ink-dim; }
     AskPorts #wrong { color: $error; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "turn_away", "Cancel", id="ports.cancel"),
-        Binding("ctrl+b", "toggle", "In the background", id="ports.background"),
+        Binding("ctrl+g", "toggle", "Go on by itself", id="ports.background"),
     ]
 
     def __init__(self, title: str, value: str) -> None:
         super().__init__()
         self._question, self._value = title, value
+        self._keeps = False
 
     def compose(self) -> ComposeResult:
         """The question, the ports, the choice."""
@@ -48,17 +49,23 @@ class AskPorts(ModalScreen["Answer | None"]):
             yield Input(self._value, compact=True)
             yield Static(f"Usual: {USUAL}. Several with spaces between; 9000:8888 takes port 9000 here.",
                          markup=False, classes="hint")  # fmt: skip
-            yield Checkbox("Go on when the console closes (ctrl+b)", compact=True)
+            yield Static("", markup=False, id="keeps")
             yield Static("", markup=False, id="wrong")
             yield Static("Enter opens, Esc turns away.", markup=False, classes="hint")
 
     def on_mount(self) -> None:
         """Typing replaces what is offered."""
         self.query_one(Input).focus()
+        self._tell()
+
+    def _tell(self) -> None:
+        state = "● It goes on when the console closes" if self._keeps else "○ It ends with the console"
+        self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
     def action_toggle(self) -> None:
         """The choice, without leaving the line."""
-        self.query_one(Checkbox).toggle()
+        self._keeps = not self._keeps
+        self._tell()
 
     def action_turn_away(self) -> None:
         """No answer."""
@@ -74,4 +81,4 @@ class AskPorts(ModalScreen["Answer | None"]):
             self.query_one("#wrong", Static).update(str(error))
             return
         if ports:
-            self.dismiss((ports, self.query_one(Checkbox).value))
+            self.dismiss((ports, self._keeps))

@@ -1,0 +1,49 @@
+"""Tunnels of a FakeSession: kept in a list, calls noted with the session's own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from console.models.tunnel import Listener, Ports, Tunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.tunnel import Address, Profile
+    from tests.fakes import FakeSession
+
+
+class FakeTunnels:
+    """`console.tunnel.session.Tunnels` without ports."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.tunnels: list[Tunnel] = []
+        self.saved: list[Profile] = []
+
+    async def open(self, address: Address, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
+        self._session._did("open_tunnel", address, tuple(ports), keep)
+        pairs = [Ports.of(each) for each in ports]
+        made = Tunnel(
+            name=address.slug, namespace=address.namespace, job=address.job_text, rank=address.rank_text,
+            context=self._session.context, server="https://here", state="ready", pod="a-pod", since=time.time(),
+            listeners=tuple(Listener(each.local or each.remote, each.remote) for each in pairs), kept=keep,
+        )  # fmt: skip
+        self.tunnels.append(made)
+        return made, []
+
+    async def listed(self) -> tuple[Tunnel, ...]:
+        return tuple(self.tunnels)
+
+    async def stop(self, name: str) -> Tunnel:
+        self._session._did("stop_tunnel", name)
+        was = next(each for each in self.tunnels if each.name == name)
+        self.tunnels.remove(was)
+        return was
+
+    async def profiles(self) -> tuple[Profile, ...]:
+        return tuple(self.saved)
+
+    async def save(self, profile: Profile) -> None:
+        self.saved.append(profile)

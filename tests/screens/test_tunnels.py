@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from textual.widgets import Input
+
+from console.errors import BadInput
+from console.models.tunnel import Address, Listener, Profile, Tunnel
+from screens.job import JobScreen
+from screens.modals.ask_ports import AskPorts
+from screens.modals.confirm import Confirm
+from screens.modals.prompt import Prompt
+from screens.pod import PodScreen
+from screens.tunnels import TunnelsScreen
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import scene
+
+
+def tunnels(context: str) -> list[Tunnel]:
+    now = time.time()
+    about: dict[str, Any] = {"namespace": "default", "context": context, "server": "https://here"}
+    return [
+        Tunnel(name="llama-70b-0", job="llama-70b", rank="0", state="ready", pod="llama-70b-workload-0-0-x7k0",
+               listeners=(Listener(8888, 8888, 2, 41, 120_000, 88_000_000), Listener(16006, 6006, 0, 3, 2_000, 90_000)),
+               since=now - 7000, reconnections=1, last_end_at=now - 900, kept=True,
+               last_end="The connection to port 8888 of pod llama-70b-workload-0-0-abcde broke off: it was deleted.",
+               **about),
+        Tunnel(name="dpo-1", job="dpo-[b]", rank="workers/1", state="waiting", since=now - 60,
+               words="dpo-[b] rank workers/1 is waited for: its pod is pending (Unschedulable).",
+               listeners=(Listener(2222, 2222),), **about),
+        Tunnel(name="old", job="gone", rank="0", state="ended", since=now - 9000, last_end_at=now - 100,
+               words="gone has ended (completed): no pod of it can be reached.", **about),
+    ]  # fmt: skip
+
+
+def session() -> FakeSession:
+    made = FakeSession(scene())
+    made.tunnels.tunnels = tunnels(made.context)
+    return made
+
+
+async def test_what_is_open_and_how_it_does() -> None:
+    async with console(session(), size=(160, 30)) as (app, pilot, _):
+        await pilot.press("7")
+        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        text = screen_text(app)
+        assert "dpo-[b] rank workers/1" in text
+        assert "● ready" in text
+        assert "◐ waiting" in text
+        assert "○ ended" in text
+        assert "83.9 MiB" in text or "84.0 MiB" in text
+        await pilot.press("home")
+        screen = app.screen
+        assert isinstance(screen, TunnelsScreen)
+        await until(pilot, lambda: "broke off: it was deleted" in told(screen))
+        assert "127.0.0.1:8888 leads to port 8888: 41 connections" in told(screen)
+        assert "followed the rank to another pod 1 time" in told(screen)
+
+
+def told(screen: TunnelsScreen) -> str:
+    return "".join(run.text for run in screen.told.runs)
+
+
+async def test_stopping_names_what_breaks_and_enter_alone_keeps() -> None:
+    async with console(session()) as (app, pilot, fake):
+        await pilot.press("7")
+        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "2 connections open" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TunnelsScreen))
+        assert fake.called("stop_tunnel") == []
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: fake.called("stop_tunnel") == [("llama-70b-0",)])
+        await until(pilot, lambda: "16006→6006" not in screen_text(app))
+
+
+async def test_one_is_handed_to_a_process_of_its_own() -> None:
+    async with console(session()) as (app, pilot, fake):
+        await pilot.press("7")
+        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await pilot.press("down", "b")
+        address = Address.of("default", "dpo-[b]", "workers/1")
+        await until(pilot, lambda: fake.called("open_tunnel") == [(address, ("2222:2222",), True)])
+        assert fake.called("stop_tunnel") == [("dpo-1",)]
+
+
+async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
+    async with console() as (app, pilot, fake):
+        await pilot.press("4", "slash", *"llama", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, AskPorts))
+        assert "6006 TensorBoard" in screen_text(app)
+        app.screen.query_one(Input).value = "no"
+        await pilot.press("enter")
+        await until(pilot, lambda: "no names no ports." in screen_text(app))
+        app.screen.query_one(Input).value = "8888, 9000:6006"
+        await pilot.press("ctrl+g", "enter")
+        await until(pilot, lambda: fake.called("open_tunnel"))
+        assert fake.called("open_tunnel") == [(Address("default", "llama-70b", 0), ("8888", "9000:6006"), True)]
+
+
+async def test_f_on_a_job_opens_to_the_chosen_rank_and_says_why_it_cannot() -> None:
+    async with console() as (app, pilot, fake):
+        fake.answers["open_tunnel"] = BadInput("Port 8888 of this machine is taken by another program.")
+        await pilot.press("3", "slash", *"llama", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, AskPorts))
+        await pilot.press("enter")
+        await until(pilot, lambda: any("is taken" in each.message for each in app._notifications))
+        assert fake.called("open_tunnel") == [(Address("default", "llama-70b", 0), ("8888",), False)]
+
+
+async def test_a_profile_is_saved_and_opened_again() -> None:
+    async with console(session()) as (app, pilot, fake):
+        await pilot.press("7")
+        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("enter")
+        await until(pilot, lambda: fake.tunnels.saved)
+        saved = Profile("llama-70b-0", "default", "llama-70b", "0", ("8888:8888", "16006:6006"), fake.context)
+        assert fake.tunnels.saved == [saved]
+        await pilot.press("n")
+        await until(pilot, lambda: "another" in screen_text(app))
+        await pilot.press("enter")
+        address = Address.of("default", "llama-70b", "0")
+        await until(pilot, lambda: fake.called("open_tunnel") == [(address, saved.ports, False)])
