@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
+from console.models.ranks import ranks
 from screens.base import LiveScreen
 from screens.copying import fetch_from_pod, send_to_pod
 from screens.forwarding import forward_pod
 from screens.modals.confirm import Confirm
 from screens.shell import open_shell
+from screens.widgets.job_line import JobLine
 from screens.wording import count
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class PodActions(LiveScreen):
         Binding("i", "facts", "Facts", show=False, id="pods.facts", tooltip="GPUs, disks, mounts, NCCL environment"),
         Binding("u", "copy_from", "Copy from", show=False, id="pods.copy-from", tooltip="Its files to here"),
         Binding("U", "copy_to", "Copy to", show=False, id="pods.copy-to", tooltip="Files from here into it"),
+        Binding("v", "editor", "VS Code", show=False, id="pods.editor",
+                tooltip="ssh to it by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up"),
         Binding("y", "yaml", "YAML", id="pods.yaml", tooltip="The object as the API server has it"),
         Binding("x", "delete_pods", "Delete", id="pods.delete", tooltip="Delete it, or the marked ones; asks first"),
         Binding("c", "copy", "Copy name", show=False, id="pods.copy", tooltip="To the clipboard (OSC 52)"),
@@ -117,6 +121,25 @@ class PodActions(LiveScreen):
         """The dialog, until it is closed."""
         act = fetch_from_pod if fetch else send_to_pod
         await act(self, pod.namespace, pod.name, f"pod {pod.name}", container)
+
+    def action_editor(self) -> None:
+        """Ask, then open an editor in it."""
+        for pod in self.pods()[:1]:
+            self.open_editor(pod)
+
+    @work(group="actions")
+    async def open_editor(self, pod: Pod) -> None:
+        """The same as on its job's page: names for ssh are names of ranks."""
+        from screens.attaching import open_editor_in_rank
+
+        fleet = self.app.fleet
+        jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
+        found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
+        if jobset is None or not found or pod.phase != "Running":
+            self.notify(f"{pod.name} is no running rank of a job.", severity="warning", markup=False)
+            return
+        with self.report_errors(f"No editor in {pod.name}"):
+            await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
 
     def action_delete_pods(self) -> None:
         """Ask, then delete."""

@@ -177,3 +177,19 @@ async def test_the_doctor_shows_every_step_and_what_mends_it() -> None:
         await until(pilot, lambda: "can be reached by ssh: a4 ssh llama-70b 1" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
+
+
+async def test_a_pod_of_a_job_is_a_rank_too() -> None:
+    session = FakeSession(scene())
+    session.attach = FakeAttach()  # type: ignore[attr-defined]
+    async with console(session) as (app, pilot, _):
+        app.open_page("pod", "default", "llama-70b-workload-0-3-x7k3")
+        await pilot.pause()
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Attached))
+        assert [plan.rank for plan in session.attach.set_up_with] == [3]  # type: ignore[attr-defined]
+        await pilot.press("escape")
+        app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
+        await pilot.pause()
+        await pilot.press("v")
+        await until(pilot, lambda: "kube-dns-7d9f-abcde is no running rank" in toasts(app))
