@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Pod:
-    """`programs` come first in PATH, or alone. `breaks` holds after how many bytes of output (or of input) each next command's connection goes."""
+    """`programs` come first in PATH, or alone.
+
+    `breaks` holds after how many bytes of output each next reading command loses its connection, `input_breaks` that of
+    input.
+    """
 
     def __init__(self, folder: Path, programs: Path | None = None, *, alone: bool = False) -> None:
         self.folder = folder

@@ -1,0 +1,170 @@
+"""Files in and out of pods, one command in many of them, and what they say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
+from console.models.copying import Way
+from console.models.everywhere import grouped, worst
+from console.models.facts import FactState
+from console.models.ranks import Rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.models.copying import CopyProgress
+    from console.models.pod import Pod
+    from console.session import Session
+    from tests.contract.space import Space
+
+LARGE = 40 << 20
+
+
+async def running(session: Session, space: Space, name: str) -> Pod:
+    """A pod as the session sees it."""
+    await space.pod(name)
+    async with asyncio.timeout(20):
+        async for fleet in session.snapshots():
+            pod = fleet.pods.get((space.name, name))
+            if pod is not None and pod.phase == "Running":
+                return pod
+    raise AssertionError("the pictures have ended")
+
+
+async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
+    await running(session, space, "a")
+    source = tmp_path / "src"
+    (source / "sub dir").mkdir(parents=True)
+    for number, name in enumerate(("plain", "-dash", "with space", "new\nline", "sub dir/ünï", "sub dir/empty")):
+        (source / name).write_bytes(os.urandom(1000 * number))
+    (source / "sub dir/empty").write_bytes(b"")
+    (source / "plain").chmod(0o755)
+    (source / "link").symlink_to("sub dir/ünï")
+    there = f"{space.name}-files/"
+    sent = await session.copies.send(space.name, "a", str(source), there, way=Way.EXEC)
+    assert (sent.files, sent.problems, sent.proof) == (6, (), "sha256")
+    back = await session.copies.fetch(space.name, "a", f"{there}src", f"{tmp_path}/back/", way=Way.EXEC)
+    assert (back.files, back.bytes, back.problems) == (6, sent.bytes, ())
+    for path in source.rglob("*"):
+        copied = tmp_path / "back/src" / path.relative_to(source)
+        assert copied.is_symlink() == path.is_symlink()
+        assert copied.stat().st_mode == path.stat().st_mode
+        if path.is_file():
+            assert copied.read_bytes() == path.read_bytes()
+    again = await session.copies.fetch(space.name, "a", f"{there}src", f"{tmp_path}/back/", way=Way.EXEC)
+    assert again.resumed == back.bytes
+
+
+@pytest.mark.parametrize("upload", [True, False])
+async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
+    await running(session, space, "a")
+    content = os.urandom(LARGE)
+    (tmp_path / "large").write_bytes(content)
+    there = f"{space.name}-files/"
+    if not upload:
+        await session.copies.send(space.name, "a", str(tmp_path / "large"), there, way=Way.EXEC)
+    begun = asyncio.Event()
+
+    def listen(far: CopyProgress) -> None:
+        if far.done > LARGE // 4:
+            begun.set()
+
+    def copy() -> asyncio.Task[object]:
+        if upload:
+            made = session.copies.send(
+                space.name, "a", str(tmp_path / "large"), there, way=Way.EXEC, progress=listen
+            )  # fmt: skip
+        else:
+            made = session.copies.fetch(
+                space.name, "a", f"{there}large", f"{tmp_path}/back/", way=Way.EXEC, progress=listen
+            )  # fmt: skip
+        return asyncio.create_task(made)
+
+    first = copy()
+    await begun.wait()
+    first.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await first
+    if upload:
+        with pytest.raises(NotFound):
+            await session.copies.fetch(space.name, "a", f"{there}large", str(tmp_path / "half"), way=Way.EXEC)
+    else:
+        assert not (tmp_path / "back/large").exists()
+    await copy()
+    await session.copies.fetch(space.name, "a", f"{there}large", str(tmp_path / "whole"), way=Way.EXEC)
+    assert (tmp_path / "whole").read_bytes() == content
+
+
+async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
+    session: Session, space: Space, tmp_path: Path
+) -> None:
+    await running(session, space, "a")
+    (tmp_path / "large").write_bytes(bytes(LARGE))
+    deleting: list[asyncio.Task[object]] = []
+
+    def listen(far: CopyProgress) -> None:
+        if far.done and not deleting:
+            path = f"/api/v1/namespaces/{space.name}/pods/a"
+            deleting.append(asyncio.create_task(space.api.delete(path, gracePeriodSeconds=0)))
+
+    async def copy() -> None:
+        while True:  # what is quicker than the deletion is begun again, under another name
+            target = f"{space.name}-files/{len(told)}/"
+            told.append(target)
+            await session.copies.send(
+                space.name, "a", str(tmp_path / "large"), target, way=Way.EXEC, progress=listen
+            )  # fmt: skip
+
+    told: list[str] = []
+    with pytest.raises(ConsoleError) as failure:
+        await copy()
+    await deleting[0]
+    assert failure.value.message.endswith(".")
+
+
+async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_path: Path) -> None:
+    await running(session, space, "a")
+    (tmp_path / "file").write_text("x")
+    fetch, send = session.copies.fetch, session.copies.send
+    with pytest.raises(NotFound, match=r"There is no nowhere/at-all in rank 3 of train\."):
+        await fetch(space.name, "a", "nowhere/at-all", str(tmp_path), where="rank 3 of train")
+    with pytest.raises(CopyFailed, match="device, pipe or socket"):
+        await fetch(space.name, "a", "/dev/null", str(tmp_path))
+    with pytest.raises(NotFound, match="There is no folder nowhere"):
+        await send(space.name, "a", str(tmp_path / "file"), "nowhere/at-all")
+    with pytest.raises(BadInput, match="on this machine"):
+        await send(space.name, "a", str(tmp_path / "nope"), "x")
+    with pytest.raises(NotFound, match="not found"):
+        await fetch(space.name, "no-such-pod", "/etc/hostname", str(tmp_path))
+
+
+async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:
+    pods = [await running(session, space, name) for name in ("a", "b", "c")]
+    ranks = [Rank(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]
+    outputs = await session.inside.everywhere([*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3"))
+    assert [(each.rank, each.output, each.code) for each in outputs[:3]] == [(n, "same\n", 3) for n in range(3)]
+    assert "no running pod" in outputs[3].failure
+    assert worst(outputs) == 3
+    assert [group.ranks for group in grouped(outputs)] == [(0, 1, 2), (3,)]
+    (slow,) = await session.inside.everywhere(ranks[:1], ("sleep", "20"), limit=0.3)
+    assert (slow.code, slow.failure.startswith("Nothing more was waited for")) == (124, True)
+    (absent,) = await session.inside.everywhere(ranks[:1], ("no-such-program",))
+    assert absent.code in (126, 127, 1)
+    assert absent.said
+
+
+async def test_a_container_says_what_it_has(session: Session, space: Space) -> None:
+    pod = await running(session, space, "a")
+    facts = await session.inside.facts(pod)
+    by_name = {each.name: each for each in facts.facts}
+    assert len(by_name) == 7
+    assert all(each.state in (FactState.KNOWN, FactState.ABSENT, FactState.FAILED) for each in facts.facts)
+    assert all(each.text or each.words for each in facts.facts)
+    assert by_name["disks"].state is by_name["mounts"].state is FactState.KNOWN
+    assert "/" in by_name["disks"].text
