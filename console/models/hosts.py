@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.node import Node
 
+_TRIED = 4
+"""Places looked at for who would have to end: those with most room, which need the fewest to go."""
 _SUBBLOCK = "cloud.google.com/gce-topology-subblock"
 _BLOCK = "cloud.google.com/gce-topology-block"
 
@@ -122,10 +124,12 @@ def placed(fleet: Fleet, found: Machines, pods: int, size: int, level: str = "")
         areas: dict[str, list[Node]] = defaultdict(list)
         for node in found.nodes:
             areas[(place_of(node, level) or "") if level else ""].append(node)
+        slots = found.slots(level) if level else {"": found.free}
+        nearest = sorted(areas, key=lambda name: (-slots.get(name, 0), name))[:_TRIED]
         wish = Wish(pods, size, level_name(level) if level else "", level)
         answers = [
             emptying(Area(name, tuple(host(node, fleet) for node in nodes)), wish, fleet)
-            for name, nodes in areas.items()
+            for name, nodes in ((name, areas[name]) for name in nearest)
         ]
         enough = [each for each in answers if each]
         known[asked] = min(enough, key=lambda each: (len(each), sum(job.gpus for job in each)), default=())

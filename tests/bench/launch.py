@@ -1,0 +1,105 @@
+"""What a key in the launch form costs, and what follows when the keys rest."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from console.drafting import Drafting
+from console.models.forecast import Ask, forecast
+from console.models.launch import LaunchPlan
+from console.models.link import Link, LinkState
+from console.models.node import Node
+from console.models.pod import Pod
+from console.models.queue import GPU, ClusterQueue, LocalQueue, Quota, ResourceFlavor, Usage
+from console.models.workload import PodSet, Workload
+from tests.chart.plans import CATALOGUE, offline
+from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.models.fleet import Fleet
+    from console.models.values import Value
+
+NODES, PODS = 1000, 10_000
+KEYS = 100
+
+
+def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool]) -> bool:
+    """Figures in milliseconds; true when every bound is kept."""
+    biggest = max((recipe.id for recipe in CATALOGUE.recipes()), key=lambda each: len(CATALOGUE.fields(each)))
+    say(f"launch form: {biggest} with {len(CATALOGUE.fields(biggest))} fields")
+    drafting = Drafting(CATALOGUE, offline().render)
+    plans = [
+        LaunchPlan(biggest, f"anna-{number}", "team", {**_values(), "ttl": 600 + number}) for number in range(KEYS)
+    ]
+    text = drafting.write_yaml(plans[0])
+    good = bound("problems of a plan, p95 (ms)", p95(lambda at: CATALOGUE.problems(plans[at])), 10)
+    good &= bound("its notes after them, p95 (ms)", p95(lambda at: CATALOGUE.notes(plans[at % 2])), 10)
+    good &= bound("its YAML, p95 (ms)", p95(lambda at: drafting.write_yaml(plans[at])), 10)
+    good &= bound("its YAML in a person's text, p95 (ms)", p95(lambda at: drafting.write_yaml(plans[at], text)), 20)
+    good &= bound("that YAML read and judged, p95 (ms)", p95(lambda at: drafting.read_yaml(biggest, text)), 10)
+    fleets = [_fleet(number) for number in range(6)]
+    ask = Ask("team", "a4", 256, "preferred")
+    good &= bound("forecast of a new picture, worst (ms)", max(timed(lambda at: forecast(fleets[at], ask), 5)), 20)
+    wishes = [replace(ask, gpus=8 * (at + 1), topology=("preferred", "required")[at % 2]) for at in range(KEYS)]
+    good &= bound("forecast on a key, p95 (ms)", p95(lambda at: forecast(fleets[5], wishes[at])), 20)
+    good &= bound("render and difference, p95 (ms)", asyncio.run(_renders(drafting, plans)), 100)
+    return good
+
+
+def _values() -> dict[str, Value]:
+    return {
+        "queue": "a4", "env": {f"NAME_{number}": "value" for number in range(20)},
+        "placement": {"avoidNodes": [f"n{number}" for number in range(20)]},
+    }  # fmt: skip
+
+
+async def _renders(drafting: Drafting, plans: list[LaunchPlan]) -> float:
+    await drafting.diff(plans[0])
+    times = []
+    for plan in plans[:20]:
+        begun = perf_counter()
+        await drafting.diff(replace(plan, name="anna"))
+        times.append((perf_counter() - begun) * 1000)
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def timed(work: Callable[[int], object], times: int) -> list[float]:
+    """Milliseconds of each."""
+    found = []
+    for at in range(times):
+        begun = perf_counter()
+        work(at)
+        found.append((perf_counter() - begun) * 1000)
+    return found
+
+
+def p95(work: Callable[[int], object]) -> float:
+    """Milliseconds that nineteen of twenty keys stay under."""
+    return statistics.quantiles(timed(work, KEYS), n=20)[-1]
+
+
+def _fleet(seed: int) -> Fleet:
+    """A thousand machines in 16 blocks, most of them taken, and ten thousand pods."""
+    nodes = [
+        Node(f"n{at}", pool="a4", gpus=8, gpu_capacity=8, ready=True, block=f"b{at % 16}", subblock=f"s{at % 64}",
+             host=f"h{at}")
+        for at in range(NODES)
+    ]  # fmt: skip
+    pods = [
+        Pod("team", f"p{at}", uid=f"p{at}", node=f"n{(at + seed) % NODES}", gpus=8 if at < NODES * 0.7 else 0,
+            phase="Running", jobset=f"job-{at // 32}", jobset_uid=f"job-{at // 32}")
+        for at in range(PODS)
+    ]  # fmt: skip
+    groups = (PodSet("w", 32, requests=((GPU, 8),), flavors=((GPU, "a4"),)),)
+    jobs = [Workload("team", f"w{at}", uid=f"w{at}", queue="a4", owner_name=f"job-{at}", owner_uid=f"job-{at}",
+                     pod_sets=groups) for at in range(200)]  # fmt: skip
+    quota = ClusterQueue("a4", quotas=(Quota("a4", GPU, 8000),), reserved=(Usage("a4", GPU, 5600),))
+    flavor = ResourceFlavor("a4", node_labels=(("cloud.google.com/gke-nodepool", "a4"),))
+    things: list[Any] = [*nodes, *pods, *jobs, quota, flavor, LocalQueue("team", "a4", cluster_queue="a4")]
+    return fleet_of(*things, topologies=Link("topologies", LinkState.LIVE))
