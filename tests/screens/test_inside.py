@@ -1,0 +1,206 @@
+"""Facts of a rank, a command in many ranks, copies, and shells that outlive their pod."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import CopyFailed, Unreachable
+from console.models.copying import CopyProblem, CopyProgress, CopyReport, Proof, Way
+from console.models.facts import ContainerFacts, FactState
+from console.models.pod import Container
+from console.session import container_questions
+from console.settings import Settings
+from screens.facts import FactsScreen
+from screens.modals.confirm import Confirm
+from screens.modals.copy import CopyDialog
+from screens.modals.everywhere import Everywhere
+from screens.modals.pick import Pick
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.pilot import Pilot
+
+    from screens.app import ConsoleApp
+
+JOB = ("default", "llama-70b")
+
+
+def facts() -> ContainerFacts:
+    answers = {
+        "gpus": {"state": FactState.KNOWN, "text": "| table of nvidia-smi |", "words": "8 × NVIDIA B200, 3 % busy"},
+        "infiniband": {"state": FactState.ABSENT, "words": "There is no /dev/infiniband."},
+        "python": {"state": FactState.FAILED, "words": "It did not answer within 10 s."},
+        "environment": {"state": FactState.KNOWN, "text": "NCCL_NET=gIB"},
+    }
+    told = [replace(each, **answers[each.name]) for each in container_questions() if each.name in answers]  # type: ignore[arg-type]
+    return ContainerFacts("p", "n", 0, tuple(told))
+
+
+async def to_job(app: ConsoleApp, pilot: Pilot[Any]) -> None:
+    app.open_page("job", *JOB)
+    await until(pilot, lambda: "llama-70b-workload-0-7" in screen_text(app))
+
+
+async def test_i_asks_the_container_and_each_answer_appears() -> None:
+    session = FakeSession(scene())
+    session.answers["facts"] = facts()
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, FactsScreen) and "NCCL_NET=gIB" in screen_text(app))
+        shown = screen_text(app)
+        assert "8 × NVIDIA B200, 3 % busy" in shown.splitlines()[1]
+        assert "○ InfiniBand: There is no /dev/infiniband." in shown
+        assert "✗ Python: It did not answer" in shown
+        assert "◐ C library: asked" in shown
+        await pilot.press("i")
+        await until(pilot, lambda: len(session.called("facts")) == 2)
+
+
+async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
+    session = FakeSession(scene())
+    session.answers["exec"] = lambda rank: (1, b"", b"no device\n") if rank == 3 else (0, b"580\n", b"")
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: isinstance(app.screen, Everywhere))
+        await pilot.press("enter")
+        await until(pilot, lambda: "No command was given." in screen_text(app))
+        await pilot.press(*"uname", "enter")
+        await until(pilot, lambda: "8 of 8 ranks answered, 2 different answers; worst exit code 1." in screen_text(app))
+        assert session.called("everywhere") == [(tuple(range(8)), ("sh", "-c", "uname"), "")]
+        shown = screen_text(app)
+        assert "● ranks 0-2, 4-7: 580" in shown
+        assert "✗ rank 3, exit code 1: no device" in shown
+        await pilot.press("tab", "end", *([*["backspace"] * 3]), *"9", "enter")
+        await until(pilot, lambda: "There is no rank 9." in screen_text(app))
+        assert len(session.called("everywhere")) == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Everywhere))
+
+
+async def test_a_copy_shows_how_far_it_is_and_what_was_left_out() -> None:
+    session = FakeSession(scene())
+    session.answers["progress"] = [CopyProgress(300 << 20, 1 << 30, 3, 10, "ckpt/model-3", 0)]
+    session.answers["hold"] = asyncio.Event()
+    problem = CopyProblem("x.sock", "It is a socket.")
+    session.answers["fetch"] = CopyReport("out", "./out", 9, 1 << 30, 0, 3.0, Way.SFTP, Proof.SHA256, "", (problem,))
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: isinstance(app.screen, CopyDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Both lines are needed" in screen_text(app))
+        await pilot.press(*"out", "enter")
+        await until(pilot, lambda: "29 %  300 MiB of 1 GiB" in screen_text(app))
+        assert "ckpt/model-3" in screen_text(app)
+        session.answers["hold"].set()
+        await until(pilot, lambda: "⚠ 9 files, 1 GiB, by sftp, sha256 equal: ./out" in screen_text(app))
+        assert "1 thing left out: x.sock It is a socket." in screen_text(app)
+        (called,) = session.called("fetch")
+        assert called[2:] == ("out", "./", "main")
+
+
+async def test_esc_stops_a_copy_and_a_failure_stays_readable() -> None:
+    session = FakeSession(scene())
+    session.answers["hold"] = asyncio.Event()
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("U")
+        await until(pilot, lambda: isinstance(app.screen, CopyDialog))
+        await pilot.press(*"here", "enter")
+        await until(pilot, lambda: "Looking at what there is" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "Stopped. What has come is kept" in screen_text(app))
+        session.answers |= {"hold": None, "send": CopyFailed("here broke off: 1 of 2 MB are there.", "Run it again.")}
+        await pilot.press("enter")
+        await until(pilot, lambda: "✗ here broke off: 1 of 2 MB are there. Run it again." in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, CopyDialog))
+
+
+async def test_read_only_looks_but_does_not_touch() -> None:
+    settings = Settings(read_only=True)
+    session = FakeSession(scene(), settings=settings)
+    session.answers["facts"] = facts()
+    async with console(session, settings=settings) as (app, pilot, _):
+        await to_job(app, pilot)
+        page = app.screen
+        await pilot.press("exclamation_mark", "U")
+        await pilot.pause()
+        assert app.screen is page
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, FactsScreen))
+
+
+@pytest.fixture
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The terminal can be handed over; what happened with it."""
+    from contextlib import contextmanager
+
+    from textual.app import App
+
+    happened: list[str] = []
+
+    @contextmanager
+    def suspend(_: App[Any]) -> Any:
+        happened.append("suspended")
+        yield
+        happened.append("resumed")
+
+    monkeypatch.setattr(App, "suspend", suspend)
+    return happened
+
+
+def with_pods(session: FakeSession, change: Callable[[Any], Any]) -> None:
+    """Every pod of rank 0 of the job changed; None takes it away."""
+    pods = dict(session.fleet.pods)
+    for key, pod in session.fleet.pods.items():
+        if pod.jobset == JOB[1] and pod.completion_index == 0:
+            del pods[key]
+            made = change(pod)
+            if made is not None:
+                pods[made.key] = made
+    session.show(pods=pods)
+
+
+async def test_a_shell_goes_on_in_the_pod_that_takes_the_place(handed_over: list[str]) -> None:
+    session = FakeSession(scene())
+    session.answers["shell"] = Unreachable("The connection to the shell broke off.")
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "is still there" in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        with_pods(session, lambda pod: replace(pod, deleting_since=1.0))
+        await until(pilot, lambda: app.fleet is session.fleet)
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and "is being replaced" in screen_text(app))
+        session.answers["shell"] = 0
+        await pilot.press("y")
+        with_pods(session, lambda pod: replace(pod, name="the-next-one", uid="next", deleting_since=0.0, attempt=1))
+        await until(pilot, lambda: session.called("shell")[-1][1] == "the-next-one")
+        await until(pilot, lambda: handed_over == ["suspended", "resumed"] * 3)
+
+
+async def test_of_several_containers_one_is_picked(handed_over: list[str]) -> None:
+    session = FakeSession(scene())
+    more = (Container("main", "running"), Container("sidecar", "running"))
+    with_pods(session, lambda pod: replace(pod, containers=more))
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"side", "enter")
+        await until(pilot, lambda: [call[2] for call in session.called("shell")] == ["sidecar"])
+        assert handed_over
