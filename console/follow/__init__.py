@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.follow.joblog import JobLog
+from console.follow.why import card
 from console.spool.shelf import logs_folder, sweep
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from console.cluster.logs import LogStream, Memory, Wanted
     from console.follow.stream import OpenStream
+    from console.models.failure import FailureCard
     from console.watched import WatchedCluster
 
     Key = tuple[str, str]
@@ -76,6 +78,11 @@ class Follow:
             if not shared.readers and self._shared.get(key) is shared:
                 del self._shared[key]
                 await shared.log.close()
+
+    async def why(self, namespace: str, name: str) -> FailureCard | None:
+        """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
+        shared = self._shared.get((namespace, name))
+        return await card(self._cluster, self.folder, (namespace, name), shared.log.parts if shared else ())
 
     def left(self) -> None:
         """The cluster is another one from here on: its jobs are not those that were followed."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.follow.reading import read_lines
-from console.follow.stream import Followed, coverage
+from console.follow.stream import Followed, coverage, disk_words, worth, write_all
+from console.models.failure import endings
 from console.models.link import LinkState
 from console.models.log import StreamState
 from console.models.ranks import ranks
@@ -76,9 +77,10 @@ class JobLog:
         self._tail = tail
         self.once = once
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
+        self._told: set[tuple[int, int, str, str]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._woken: set[asyncio.Event] = set()
-        self._closed = False
+        self.closed = False
 
     # life
 
@@ -88,7 +90,7 @@ class JobLog:
 
     async def close(self) -> None:
         """End all connections, and write what is not written."""
-        self._closed = True
+        self.closed = True
         self._wake()
         tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
         for task in tasks:
@@ -124,8 +126,9 @@ class JobLog:
         self.ranks = len(every)
         if self.uid != jobset.uid:
             await self._begin(jobset, len(every))
+        await self._keep_endings(jobset, fleet)
         for rank in every:
-            for container in _worth(rank):
+            for container in worth(rank):
                 assert rank.pod is not None
                 await self._follow(rank, rank.pod, container)
         self.ready.set()
@@ -147,11 +150,25 @@ class JobLog:
         try:
             self.shelf = await asyncio.to_thread(Shelf.open, self._folder, note)
             kept = await asyncio.to_thread(lambda shelf: list(shelf.parts()), self.shelf)
+            told = await asyncio.to_thread(self.shelf.endings)
+            self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
         except OSError as error:
             self.shelf, kept = None, []
-            self.disk = _disk_words(error)
+            self.disk = disk_words(error)
         self.parts = kept
         self._wake()
+
+    async def _keep_endings(self, jobset: JobSet, fleet: Fleet) -> None:
+        """How ranks ended, which cannot be asked once their pods are gone."""
+        for ending in endings(jobset, fleet):
+            name = ending.attempt, ending.rank, ending.pod, ending.cause
+            if name not in self._told:
+                self._told.add(name)
+                if self.shelf is not None:
+                    try:
+                        await asyncio.to_thread(self.shelf.tell, ending)
+                    except OSError as error:
+                        self.disk = disk_words(error)
 
     async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
         name = pod.attempt, rank.number, container.name, pod.uid
@@ -197,7 +214,7 @@ class JobLog:
                     return kept
                 part.file = await asyncio.to_thread(shelf.place, rank, pod.attempt, container, pod.uid)
             except OSError as error:
-                self.disk = _disk_words(error)
+                self.disk = disk_words(error)
         self.parts.append(part)
         return part
 
@@ -227,9 +244,9 @@ class JobLog:
         if not waiting:
             return True
         try:
-            await asyncio.to_thread(_write_all, waiting)
+            await asyncio.to_thread(write_all, waiting)
         except OSError as error:
-            self.disk = _disk_words(error)
+            self.disk = disk_words(error)
             return False
         self.disk = ""
         return True
@@ -273,35 +290,6 @@ class JobLog:
         return self.once or (self.gone if jobset is None else jobset.finished)
 
     @property
-    def closed(self) -> bool:
-        """Whether nobody follows any more."""
-        return self._closed
-
-    @property
     def coverage(self) -> Coverage:
         """How it stands with all ranks."""
         return coverage(self._followed.values(), self.ranks, self.parts, self.disk, gone=self.gone)
-
-
-def _worth(rank: Rank) -> list[Container]:
-    """The containers of a rank whose logs are followed: the main one, and those that prepare it.
-
-    One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
-    """
-    if rank.pod is None or rank.pod.main is None:
-        return []
-    main = rank.pod.main
-    started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
-    first = [each for each in rank.pod.containers if each.init and (
-        each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
-    return [*first, main] if started else first
-
-
-def _write_all(parts: list[Part]) -> None:
-    for part in parts:
-        part.write()
-
-
-def _disk_words(error: OSError) -> str:
-    why = error.strerror or str(error)
-    return f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from console.cluster.logs import Memory, Stamped, Wanted
     from console.errors import ConsoleError
+    from console.models.pod import Container
+    from console.models.ranks import Rank
     from console.spool.part import Part
 
 
@@ -79,3 +81,29 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
         errors[0] if errors else "",
         disk,
     )
+
+
+def worth(rank: Rank) -> list[Container]:
+    """The containers of a rank whose logs are followed: the main one, and those that prepare it.
+
+    One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
+    """
+    if rank.pod is None or rank.pod.main is None:
+        return []
+    main = rank.pod.main
+    started = rank.pod.finished or main.restarts > 0 or main.state != "waiting"
+    first = [each for each in rank.pod.containers if each.init and (
+        each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
+    return [*first, main] if started else first
+
+
+def write_all(parts: Iterable[Part]) -> None:
+    """Write what waits in these; OSError if the disk will not take it."""
+    for part in parts:
+        part.write()
+
+
+def disk_words(error: OSError) -> str:
+    """What to say of a disk that takes nothing."""
+    why = error.strerror or str(error)
+    return f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"

@@ -103,6 +103,16 @@ def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
     return tuple(found)
 
 
+def places(jobset: JobSet) -> dict[tuple[str, int, int], int]:
+    """Number of each rank by replicated job, Job and completion index."""
+    found: dict[tuple[str, int, int], int] = {}
+    for group in jobset.groups:
+        for job in range(group.replicas):
+            for index in range(group.pods_per_job):
+                found[group.name, job, index] = len(found)
+    return found
+
+
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
     """The rank that failed first, by the time its container ended; None if none did or its pod is gone."""
     failed = [rank for rank in ranks(jobset, fleet) if rank.failed]

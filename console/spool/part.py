@@ -158,6 +158,7 @@ class Part:
 
     def raws(self, start: int, stop: int) -> list[bytes]:
         """These lines with their timestamps; `stop` may be beyond the end."""
+        start = max(0, start)
         with self._lock:
             stop = min(stop, len(self.times))
             first = len(self.times) - len(self._recent)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.models.failure import Ending
 from console.spool.part import Part, append_to
 
 if TYPE_CHECKING:
@@ -47,23 +48,6 @@ class JobNote(msgspec.Struct, frozen=True):
     ranks: int = 0
     created: float = 0.0
     recipe: str = ""
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """How a rank's pod ended badly, kept because pods go."""
-
-    attempt: int
-    rank: int
-    pod: str
-    node: str
-    reason: str
-    message: str = ""
-    exit_code: int | None = None
-    time: float = 0.0
-    cause: str = "failure"
-    """failure, eviction or preemption."""
-    node_notes: tuple[str, ...] = ()
-    """What the node said of itself then: faults, maintenance."""
 
 
 def logs_folder(*, practice: bool) -> Path:

@@ -19,6 +19,7 @@ from screens.cli.shell import shell
 from screens.cli.ssh import code, doctor, ssh
 from screens.cli.stop import stop
 from screens.cli.tunnels import tunnels
+from screens.cli.why import why
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "rollback": rollback,
     "stop": stop,
     "logs": logs,
+    "why": why,
     "exec": execute,
     "shell": shell,
     "cp": copy,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.models.levels import LEVELS
 from console.settings import Settings
 from screens.cli.columns import LAYOUTS
 from screens.cli.launch_options import add_launch, add_values
+from screens.cli.log_options import add_logs, add_view, add_why
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
 from screens.cli.run_options import (
     add_history,
@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     add_releases(command("releases", "releases of the chart, or the revisions of one"))
     add_upgrade(command("upgrade", "give a release other values, as far as its objects may change", epilog=EXIT_CODES))
     add_rollback(command("rollback", "go back to an earlier revision of a release", epilog=EXIT_CODES))
-    _logs(command("logs", "the log of one rank of a job (rank 0 unless named), or of all"))
+    add_logs(command("logs", "the log of one rank of a job (rank 0 unless named), or of all"))
     add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
     add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
     add_copy(command("cp", "copy files and folders from or to ranks of a job"))
@@ -202,8 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
-    viewing = command("view", "a log file in the log view, however large: search, filters, levels; needs no cluster")
-    viewing.add_argument("file", metavar="FILE")
+    add_why(command("why", "what failed first in a job, or why it does not run"))
+    add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
     tour = command(
@@ -236,24 +236,6 @@ def _keys(name: str) -> str:
     lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
     head = "JSON: kind, at, unread (kinds that could not be read, and why), items with these keys:"
     return f"{head}\n{lines}\n\n{EXIT_CODES}"
-
-
-def _logs(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "Logs that were followed are kept on this machine, secrets blotted out, and are printed when the job is gone: "
-        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. " + EXIT_CODES
-    )
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank", metavar="RANK", nargs="?", type=int, default=None)
-    parser.add_argument("-a", "--all", action="store_true", help="of all ranks, merged by time, the rank in front")
-    parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
-    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each rank)")
-    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
-    parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
-    parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
-    parser.add_argument("--level", choices=LEVELS, help="lines that serious or more")
-    parser.add_argument("--consensus", action="store_true", help="a line that many ranks print once, and which did not")
-    parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
 
 
 def _speed(text: str) -> float:

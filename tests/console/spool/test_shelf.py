@@ -6,8 +6,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from console.models.failure import Ending
 from console.spool.part import Part
-from console.spool.shelf import Ending, JobNote, Shelf, kept, kept_job, logs_folder, sweep
+from console.spool.shelf import JobNote, Shelf, kept, kept_job, logs_folder, sweep
 
 if TYPE_CHECKING:
     from pathlib import Path

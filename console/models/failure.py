@@ -1,0 +1,144 @@
+"""What ended a job, or an attempt of it: which rank first, how, where, and what it said last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from console.models.condition import condition
+from console.models.ranks import places
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+    from console.models.node import Node
+    from console.models.pod import Container, Pod
+
+_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV",
+            143: "SIGTERM"}  # fmt: skip
+_EVICTIONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "DeletionByTaintManager", "TerminationByKubelet"}
+_PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
+_WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a rank's pod ended badly. Kept on the disk, because pods go."""
+
+    attempt: int
+    rank: int
+    """-1: all ranks at once, as when Kueue takes a job's place away."""
+    pod: str = ""
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    time: float = 0.0
+    cause: str = "failure"
+    """failure, eviction or preemption."""
+    node_notes: tuple[str, ...] = ()
+    """What the node said of itself then: faults, maintenance."""
+
+    @property
+    def how(self) -> str:
+        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"."""
+        signal = _SIGNALS.get(self.exit_code or 0, "")
+        code = f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
+        reason = self.reason if self.reason not in {"", "Error"} else ""
+        return ", ".join(each for each in (code, reason) if each) or "no reason given"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCard:
+    """The first ending of an attempt, with what is known beside it."""
+
+    first: Ending
+    others: tuple[int, ...] = ()
+    """Ranks that ended badly after it, in the order of time."""
+    lines: tuple[str, ...] = ()
+    """What the rank printed last."""
+    xids: tuple[str, ...] = ()
+    """Faults of GPUs in those lines."""
+
+    def told(self) -> list[str]:
+        """The card in lines, the first one the sentence that matters."""
+        first = self.first
+        who = f"Rank {first.rank}" if first.rank >= 0 else "The job"
+        where = f" on {first.node}" if first.node else ""
+        when = f", {datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}" if first.time else ""
+        attempt = f", attempt {first.attempt + 1}" if first.attempt else ""
+        said = [f"{who} {_WORDS[first.cause] if first.rank >= 0 else f'lost its place: {first.cause}'}: "
+                f"{first.how}{where}{when}{attempt}."]  # fmt: skip
+        said += [first.message] if first.message else []
+        said += [f"Node: {note}" for note in first.node_notes]
+        said += [f"GPU: {xid}" for xid in self.xids]
+        if self.others:
+            named = ", ".join(map(str, self.others[:8])) + (
+                f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
+            )
+            said.append(f"After it: rank{'s' if len(self.others) > 1 else ''} {named}.")
+        return said + [f"  {line}" for line in self.lines]
+
+
+def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
+    """Every bad ending that can be seen in that picture, the earliest first."""
+    numbers = places(jobset)
+    found = []
+    for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
+        rank = numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)), -1)
+        ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)))
+        if ending is not None:
+            found.append(ending)
+    taken = _taken_away(jobset, fleet)
+    found += [taken] if taken else []
+    return sorted(found, key=lambda each: (each.attempt, each.time or float("inf"), each.rank))
+
+
+def _of_pod(pod: Pod, rank: int, node: Node | None) -> Ending | None:
+    bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
+              key=lambda each: each.finished, default=None)  # fmt: skip
+    if bad is None and pod.phase != "Failed":
+        return None
+    cause = "eviction" if pod.reason in _EVICTIONS else "preemption" if pod.reason in _PREEMPTIONS else "failure"
+    return Ending(
+        pod.attempt, rank, pod.name, pod.node, pod.reason or (bad.reason if bad else ""), _message(pod, bad),
+        bad.exit_code if bad else None, bad.finished if bad else 0.0, cause, node_notes(node),
+    )  # fmt: skip
+
+
+def _message(pod: Pod, bad: Container | None) -> str:
+    return pod.message or (bad.message if bad else "")
+
+
+def node_notes(node: Node | None) -> tuple[str, ...]:
+    """What a node says of itself that may end a pod."""
+    if node is None:
+        return ()
+    due = (
+        (f"maintenance due {datetime.fromtimestamp(node.maintenance_at).astimezone():%Y-%m-%d %H:%M}",)
+        if node.maintenance_at
+        else ()
+    )
+    return (*node.faults, *due)
+
+
+def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:
+    """The place in the queue that Kueue took away last, if it did in this life of the job."""
+    workload = fleet.workload_of(jobset)
+    evicted = condition(workload.conditions, "Evicted") if workload else None
+    if evicted is None or not evicted.is_true:
+        return None
+    cause = "preemption" if evicted.reason == "Preempted" else "eviction"
+    return Ending(jobset.restarts, -1, reason=evicted.reason, message=evicted.message, time=evicted.since, cause=cause)
+
+
+def first_of(found: list[Ending]) -> tuple[Ending, tuple[int, ...]] | None:
+    """The first ending of the latest attempt that has one, and the ranks that followed."""
+    if not found:
+        return None
+    attempt = max(each.attempt for each in found)
+    of = sorted(
+        (each for each in found if each.attempt == attempt), key=lambda each: (each.time or float("inf"), each.rank)
+    )
+    return of[0], tuple(dict.fromkeys(each.rank for each in of[1:] if each.rank not in {of[0].rank, -1}))

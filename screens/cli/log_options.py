@@ -1,0 +1,40 @@
+"""Options of the commands on logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.levels import LEVELS
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+def add_logs(parser: ArgumentParser) -> None:
+    """Of `a4 logs`."""
+    parser.epilog = (
+        "Logs that were followed are kept on this machine, secrets blotted out, and are printed when the job is gone: "
+        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes."
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("rank", metavar="RANK", nargs="?", type=int, default=None)
+    parser.add_argument("-a", "--all", action="store_true", help="of all ranks, merged by time, the rank in front")
+    parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
+    parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each rank)")
+    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
+    parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
+    parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
+    parser.add_argument("--level", choices=LEVELS, help="lines that serious or more")
+    parser.add_argument("--consensus", action="store_true", help="a line that many ranks print once, and which did not")
+    parser.add_argument("--json", action="store_true", help="an object a line, the last one says what is missing")
+
+
+def add_why(parser: ArgumentParser) -> None:
+    """Of `a4 why`."""
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_view(parser: ArgumentParser) -> None:
+    """Of `a4 view`."""
+    parser.add_argument("file", metavar="FILE")
