@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tests.chart.plans import CATALOGUE
 from tests.chart.proofs import unknown
+from tests.launchers import documents
 
 PROOF: dict[str, tuple[str, ...]] = {
     "R02": ("profiles/a_recipe_takes_what_it_has", "profiles/a_profile_is_made_changed_and_deleted"),
@@ -171,6 +173,25 @@ PROOF: dict[str, tuple[str, ...]] = {
     "R113": ("render/nccl_prints_as_much_as_asked",),
     "R115": ("render/names_follow_the_namespace_of_the_release", "render/tolerations_are_the_persons_beside_ours"),
 }
+
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "W03": ("recipes/nccl_runs_the_two_commands_of_the_recipe",),
+    "W05": ("recipes/ddp_runs_torchrun_as_the_recipe_does",),
+    **dict.fromkeys(
+        ("W06", "W07", "W08", "W09", "W10", "W12", "W13"), ("megatron/training_gets_the_documents_27_arguments",)
+    ),
+    **dict.fromkeys(("W14", "W15", "W16"), ("megatron/conversion_gets_the_documents_arguments",)),
+    **dict.fromkeys(("W19", "W20"), ("swift/dpo_gets_the_documents_flags",)),
+    "W22": ("megatron/evaluation_loads_the_benchmarks_and_runs",),
+}
+"""Recipes whose whole argument lists stand in the documents, and where the launchers' are held against them."""
+
+
+def test_the_documents_argument_lists_are_held_against_the_launchers() -> None:
+    assert unknown(ARGUMENTS) == []
+    codes = {CATALOGUE.recipe(recipe).code for recipe in (*documents.TRAINING, *documents.CONVERSION)}
+    assert codes == {f"W{number:02d}" for number in (*range(6, 11), *range(12, 17))}
 
 
 def test_every_capability_has_its_place() -> None:

@@ -33,7 +33,8 @@ def told(pod: Sandbox) -> list[str]:
     return [call[-1] for call in pod.calls("ssh") if "a4-exit-code" in call[-1]]
 
 
-def test_nccl_runs_the_two_commands_of_the_recipe(pod: Sandbox) -> None:
+def test_nccl_runs_the_two_commands_of_the_recipe(launch: Launch) -> None:
+    pod = launch("nccl-all-reduce")
     code, lines = pod.run("nccl-all-reduce.sh")
     assert code == 0
     assert pod.calls("mpirun") == [CONNECTIVITY, ALL_REDUCE]
@@ -98,7 +99,8 @@ def test_other_pods_of_nccl_end_as_index_0_did(worker: Sandbox, code: int) -> No
     assert worker.calls("mpirun") == []
 
 
-def test_ddp_runs_torchrun_as_the_recipe_does(worker: Sandbox) -> None:
+def test_ddp_runs_torchrun_as_the_recipe_does(launch: Launch) -> None:
+    worker = launch("ddp-smoke", 1)
     code, _ = worker.run("ddp-smoke.sh")
     assert code == 0
     assert worker.calls("torchrun") == [
