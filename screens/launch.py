@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from screens.base import LiveScreen
 from screens.launching import begin_from, launch_it, paste_it
 from screens.modals.paste import Paste
+from screens.profiling import lay_default, pick_profile
 from screens.widgets.form import Form
 from screens.widgets.inputs import Pasted
 from screens.widgets.launch_draft import NAME, LaunchDraft
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 SETTLE = 0.25
 """Seconds without a key after which the views of a launch are made anew."""
-LOOK = 0.12
-"""Seconds the cursor rests on a recipe before its form is shown: going down the list is as fast as any list."""
 RELIST = 30.0
 """Seconds after which claims, Secrets and such are listed again while a form is open."""
 
@@ -57,6 +56,8 @@ class LaunchScreen(LiveScreen):
         *(Binding(key, f"view('{view}')", title, show=False, id=f"launch.{view}") for view, key, title in VIEWS),
         Binding("f6,ctrl+v", "paste", "Paste", id="launch.paste",
                 tooltip="A values.yaml or a helm install line fills the form"),
+        Binding("f8", "profile", "Profile", show=False, id="launch.profile",
+                tooltip="Lay the values of a profile over the form"),
         Binding("f1", "app.help", "Help", show=False, id="launch.help"),
     ]  # fmt: skip
 
@@ -78,7 +79,6 @@ class LaunchScreen(LiveScreen):
         self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
         self._judging = False
         self._views_due: Timer | None = None
-        self._form_due: Timer | None = None
         self._listed: Mapping[str, Offer] = {}
         self._listed_in = ""
         self.launched: set[str] = set()
@@ -121,7 +121,9 @@ class LaunchScreen(LiveScreen):
     # what there is to choose from
 
     def _offer(self) -> None:
-        self.form.offer({**choices_of(self.app.fleet, self.session.namespace), **self._listed})
+        planned = self.plan()
+        ask = self.session.drafting.ask(planned[0]) if planned is not None else None
+        self.form.offer({**choices_of(self.app.fleet, self.session.namespace, ask), **self._listed})
 
     @work(group="choices", exclusive=True)
     async def _relist(self) -> None:
@@ -136,16 +138,12 @@ class LaunchScreen(LiveScreen):
 
     @on(ResourceTable.Highlighted, "RecipeTable")
     def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
-        """The first recipe's form is shown at once, another's when the cursor rests on it."""
+        """The form beside the list is that of the recipe under the cursor."""
         event.stop()
-        if self._form_due is not None:
-            self._form_due.stop()
         self.take_recipe()
 
     def take_recipe(self) -> None:
         """The form of the recipe under the cursor, now."""
-        if self._form_due is not None:
-            self._form_due.stop()
         recipe = self.recipes.row
         if recipe is not None and self.app.connected and (self.draft is None or recipe != self.draft.recipe):
             self.show_draft(self.draft_of(recipe))
@@ -158,20 +156,23 @@ class LaunchScreen(LiveScreen):
             )
             queues = choices_of(self.app.fleet, self.session.namespace)["localqueues"].names
             draft.begin({"localqueues": queues[0]} if queues else {})
+            self._lay_default(draft, dict(draft.model.texts))
         return self._drafts[recipe.id]
 
     def show_draft(self, draft: LaunchDraft) -> None:
         """That one in the form and in the views."""
         self.draft = draft
-        self.about.runs = (*self._read_only_words(), *recipe_words(draft.recipe))
+        self._tell_recipe()
         self.form.show(draft.model)
         self._offer()
         self.judge()
         self.views.begin()
 
-    def _read_only_words(self) -> tuple[Run, ...]:
+    def _tell_recipe(self) -> None:
         words = Run("Read-only: nothing can be launched from here. ", "waits")
-        return (words,) if self.app.settings.read_only else ()
+        first = (words,) if self.app.settings.read_only else ()
+        if self.draft is not None:
+            self.about.runs = (*first, *recipe_words(self.draft.recipe, brief=self.has_class("-typing")))
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
         """A name that is free."""
@@ -196,6 +197,7 @@ class LaunchScreen(LiveScreen):
         event.stop()
         if self.draft is not None:
             self.draft.server_says = {}
+            self.views.forget_yaml()
         if not self._judging:
             self._judging = True
             self.call_later(self.judge)
@@ -222,8 +224,11 @@ class LaunchScreen(LiveScreen):
             return
         plan, problems = planned
         self.sum_line.runs = tuple(words_of_sum(plan, self.draft, problems))
-        unread = any(problem.path in {"gpus", "queue"} for problem in problems)
-        self.fit.runs = () if unread else tuple(fit_words(self.app.fleet, self.session.drafting.ask(plan)))
+        wrong = [problem.path for problem in problems if problem.path in {"gpus", "queue"}]
+        if wrong:
+            self.fit.runs = (Run("○ Whether it fits is known once what is wrong is mended.", "dim"),)
+        else:
+            self.fit.runs = tuple(fit_words(self.app.fleet, self.session.drafting.ask(plan)))
 
     @on(Form.Entered)
     def tell_field(self, event: Form.Entered) -> None:
@@ -286,6 +291,16 @@ class LaunchScreen(LiveScreen):
         """Asks for the text."""
         self._paste()
 
+    @work(group="profile")
+    async def _lay_default(self, draft: LaunchDraft, untouched: dict[str, str]) -> None:
+        await lay_default(self, draft, untouched)
+
+    @work(group="actions")
+    async def action_profile(self) -> None:
+        """Asks for a profile."""
+        self.take_recipe()
+        await pick_profile(self)
+
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
         """That recipe's form, with the cursor of the list on it; None if there is no such recipe."""
         found = self.recipes.listing.rows.get((recipe,))
@@ -332,6 +347,7 @@ class LaunchScreen(LiveScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """On a narrow screen the recipes make room for the form."""
         self.set_class(event.widget is not self.recipes, "-typing")
+        self._tell_recipe()
 
     @on(Form.Left)
     def leave_form(self, event: Form.Left) -> None:

@@ -12,7 +12,7 @@ from screens.widgets.form_choices import ChoiceList
 from screens.widgets.form_lines import FormLines
 from screens.widgets.form_model import TALLEST, FormModel
 from screens.widgets.form_values import PICKED, Row, RowKind
-from screens.widgets.form_words import Columns, note_run, offer_for, placeholder, row_runs
+from screens.widgets.form_words import Columns, offer_for, placeholder, room_for, row_runs
 from screens.widgets.inputs import Editor, FormKeys, Line, Lines
 
 if TYPE_CHECKING:
@@ -184,9 +184,7 @@ class FormPage(Widget):
             self._line.load_handle(self._handle_runs(row))
             place = (0, y, width, 1)
         else:
-            field = self.model.by_path[row.path]
-            noted = row.index == 0 and note_run(self.model, field, self.offers, width - columns.note, here=True).text
-            room = columns.room if noted else width - columns.value
+            room = room_for(self.model, row, self.offers, columns)
             place = (columns.value, y, room, self._height(row))
             self.set_class(self.model.is_changed(row.path), "-changed")
         self._put(editor, *place)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from screens.widgets.form_model import FormModel
 
 MASK = "•"
+LEAST = 8
+"""Columns that words beside a value need, to say anything."""
 NONE_LISTED = "▾"
 """Behind a value for which the cluster has something to choose from."""
 
@@ -34,18 +36,30 @@ class Columns:
     @property
     def value(self) -> int:
         """Where values begin."""
-        return 19 if self.width < 60 else 26 if self.width < 110 else 28
+        return 19 if self.width < 56 else 22 if self.width < 76 else 26 if self.width < 110 else 28
 
     @property
     def room(self) -> int:
-        """How wide values are."""
+        """How wide values are, beside which something may stand."""
         left = self.width - self.value
-        return max(8, left - 2) if left < 34 else min(56, max(26, left * 11 // 20))
+        return max(8, left - 2) if left < 34 else min(56, max(22, left * 11 // 20))
 
     @property
-    def note(self) -> int:
-        """Where the words beside values begin."""
-        return self.value + self.room + 2
+    def spare(self) -> int:
+        """How wide the words beside a value may be."""
+        return max(0, self.width - self.value - self.room - 2)
+
+
+def room_for(model: FormModel, row: Row, offers: Mapping[str, Offer], columns: Columns) -> int:
+    """How wide the value of a line is: a sentence about what is wrong with it gets all that the value leaves."""
+    field = model.by_path[row.path]
+    whole = columns.width - columns.value
+    if row.index:
+        return whole
+    if field.path in model.problems:
+        text = shown_text(field, model.text_at(row)) if field.kind not in PICKED else "x" * 14
+        return min(columns.room, max(10, cell_len(text.partition("\n")[0]) + 3))
+    return columns.room if note_run(model, field, offers, columns.spare).text else whole
 
 
 def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Run]:
@@ -86,15 +100,14 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int
     if row.kind is RowKind.MORE:
         return [Run(" " * 3), Run(f"+ {wording.count(row.index, 'more field')}", "dim"), Run("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
-    first = row.index == 0
-    value = _value_runs(model, row, field, columns, offers)
-    runs = [*_title_runs(model, row, columns, here=here)] if first else [Run(" " * columns.value)]
-    if not first:
-        return [*runs, *_cut(value, width - columns.value)]
-    note = note_run(model, field, offers, width - columns.note, here=here)
-    if not note.text or columns.note >= width:
-        return [*runs, *_cut(value, width - columns.value)]
-    return [*runs, *_padded(value, columns.room), Run("  "), Run(fit(note.text, width - columns.note), note.ink)]
+    value = _value_runs(model, row, field, room_for(model, row, offers, columns))
+    if row.index:
+        return [Run(" " * columns.value), *_cut(value, width - columns.value)]
+    room = room_for(model, row, offers, columns)
+    runs = [*_title_runs(model, row, columns, here=here), *_padded(value, room)]
+    left = width - columns.value - room - 2
+    note = note_run(model, field, offers, left)
+    return [*runs, Run("  "), Run(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
 
 
 def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
@@ -105,12 +118,12 @@ def section_runs(model: FormModel, row: Row, width: int) -> list[Run]:
     changed = model.changed_in(row.path)
     said = f"{changed} changed" if changed else ""
     wrong = sum(field.path in model.problems for field in model.of(row.path))
-    bad = [Run(f"  ✗ {wrong}", "bad")] if wrong else []
+    bad = [Run(f" ✗ {wrong} ", "bad")] if wrong else []
     if row.folded:
         count = wording.count(len(model.of(row.path)), "field")
         more = [Run(f", {said}", "accent")] if said else []
         return [Run(" ▸ ", "accent"), Run(row.path, "head"), Run(f"  {count}", "dim"), *more, *bad]
-    rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9)
+    rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
     end = [Run(f" {said} ", "accent"), *bad, Run("──", "faint")] if said else bad
     return [Run(" ── ", "faint"), Run(f"{row.path} ", "head"), Run(rule, "faint"), *end]
 
@@ -122,10 +135,10 @@ def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> 
     return [Run(" "), mark, Run(" "), Run(fit(model.by_path[row.path].title, columns.value - 4), ink), Run(" ")]
 
 
-def _value_runs(model: FormModel, row: Row, field: Field, columns: Columns, offers: Mapping[str, Offer]) -> list[Run]:
+def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Run]:
     if field.kind in PICKED:
         words = field.choices if field.kind is FieldKind.CHOICE else ()
-        pieces = picked_pieces(model.texts[row.path], words, not words, columns.room)
+        pieces = picked_pieces(model.texts[row.path], words, not words, room)
         return [Run(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
     if row.kind is RowKind.TEXT:
         return _text_runs(model, row)
@@ -151,7 +164,7 @@ def _differs(model: FormValues, row: Row, text: str) -> bool:
     return model.is_changed(row.path)
 
 
-def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int, *, here: bool) -> Run:
+def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: int) -> Run:
     """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
 
     What a value must be stands there only if all of it fits.
@@ -166,14 +179,16 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, Offer], room: 
         about = offer.about.get(text, "")
         if about:
             words.append(about)
-        elif here or not model.is_changed(field.path):
+        elif not model.is_changed(field.path):
             words.append(offered(offer))
     if model.is_changed(field.path):
-        words.append(_default_words(model, field))
+        default = _default_words(model, field)
+        words += [default] if not words or len(" · ".join([*words, default])) <= room else []
     elif field.rule:
         rule = field.rule.removeprefix("must be ").partition(", because")[0]
         words += [rule] if len(" · ".join([*words, rule])) <= room else []
-    return Run(" · ".join(word for word in words if word), "dim")
+    said = " · ".join(word for word in words if word)
+    return Run(said if room >= min(len(said), LEAST) else "", "dim")
 
 
 def offered(offer: Offer) -> str:

@@ -97,6 +97,9 @@ class LaunchViews:
 
     def open(self, view: str) -> None:
         """One of them, with the keys."""
+        planned = self._screen.plan()
+        if view == "yaml" and planned is not None:
+            self._draw_yaml(planned[0])
         self.show(True)
         self._pane.open(view)
         self._pane.keys_to.focus()
@@ -164,8 +167,10 @@ class LaunchViews:
         draft = self._screen.draft
         if draft is None or self._pane.yaml.has_focus or self.remarks:
             return
-        draft.yaml = self._screen.session.drafting.write_yaml(plan, draft.yaml)
+        drafting = self._screen.session.drafting
+        draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self._pane.show_yaml(draft.yaml)
+        self._pane.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
     def read_yaml(self, text: str) -> None:
         """Into the form, if all of it can be taken; else it says where not, and the form stays."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.models.forecast import CHECK, Verdict, forecast
+from console.models.forecast import CHECK, Ask, Verdict, forecast
 from console.models.launch import Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.models.link import LinkState
 from console.models.offer import Offer, OfferState
 from console.models.placement import level_name
-from console.models.quota import queue_account
 from console.models.values import look
 from screens import wording
 from screens.wording import Run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from console.models.draft import Draft
     from console.models.fleet import Fleet
-    from console.models.forecast import Ask
+    from console.models.forecast import Forecast
     from console.models.queue import LocalQueue
     from screens.widgets.launch_draft import LaunchDraft
 
@@ -37,16 +37,20 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
     return name
 
 
-def choices_of(fleet: Fleet, namespace: str) -> dict[str, Offer]:
-    """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first."""
+def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str, Offer]:
+    """What the picture has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
+
+    Queues say what would become of that `ask` in them.
+    """
     doors = [door for (where, _), door in fleet.local_queues.items() if where == namespace]
-    doors.sort(key=lambda door: (bool(closed(door, fleet)), -_free(fleet, door.cluster_queue), door.name))
+    there = {door.name: forecast(fleet, replace(ask or Ask(namespace), queue=door.name)) for door in doors}
+    doors.sort(key=lambda door: (bool(closed(door, fleet)), -there[door.name].free, door.name))
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
         "localqueues": _offer(fleet, "localqueues", [door.name for door in doors], f"{namespace} has no LocalQueue",
-                              {door.name: _queue_words(door, fleet) for door in doors}),
+                              {name: _queue_words(found) for name, found in there.items()}),
         "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
                         {node.name: node.pool for node in nodes}),
         "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
@@ -68,13 +72,10 @@ def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapp
     return Offer(kind, tuple(names), about or {}, state, why)
 
 
-def _queue_words(door: LocalQueue, fleet: Fleet) -> str:
+def _queue_words(found: Forecast) -> str:
     """What stands beside a LocalQueue."""
-    shut = closed(door, fleet)
-    if shut:
-        return shut
-    have = queue_account(fleet, door.cluster_queue)
-    return f"{have.free} of {have.total} GPUs free"
+    room = f", {found.free} of {found.total} GPUs free" if found.total else ""
+    return f"{found.verdict}{room}"
 
 
 def closed(door: LocalQueue, fleet: Fleet) -> str:
@@ -90,15 +91,13 @@ def closed(door: LocalQueue, fleet: Fleet) -> str:
     return ""
 
 
-def _free(fleet: Fleet, cluster_queue: str) -> int:
-    return queue_account(fleet, cluster_queue).free if ("", cluster_queue) in fleet.cluster_queues else 0
-
-
-def recipe_words(recipe: Recipe) -> list[Run]:
-    """What a recipe does, needs and gives."""
+def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
+    """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
+    head = [Run(recipe.title, "strong"), Run(f"  {recipe.code}  ", "dim")]
+    if brief:
+        return [*head, Run(f"{recipe.duration}.", "dim")]
     return [
-        Run(recipe.title, "strong"),
-        Run(f"  {recipe.code}  ", "dim"),
+        *head,
         Run(f"{wording.sentence(recipe.summary)} "),
         Run(" Needs ", "dim"),
         Run(f"{recipe.needs}. "),

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual import events
+from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.launch import Catalogue
-from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan
+from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
+from console.models.offer import Offer, OfferState
 from console.settings import Settings
 from screens.job import JobScreen
 from screens.launch import LaunchScreen
+from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
+from screens.modals.paste import Paste, PasteReport
+from screens.widgets.launch_wish import LaunchWish
 from screens.widgets.launch_words import free_name
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
@@ -161,6 +169,198 @@ async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
         await pilot.press("down", "backspace", "2")
         await until(pilot, lambda: "# Not rendered: GPUs must be" in screen_text(app))
         assert session.called("launch") == []
+
+
+def chart_session(**answers: Any) -> FakeSession:
+    """The real chart's recipes over the fake cluster."""
+    catalogue = Catalogue.load()
+    return session_of(
+        recipes=catalogue.recipes(), fields=catalogue.fields, problems=catalogue.problems, suggest_name="me-nccl",
+        **answers,
+    )  # fmt: skip
+
+
+async def test_yaml_and_form_are_one() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", "8", "f3")
+        await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
+        assert "queue: a4" in screen.pane.yaml.text, "exactly what differs, in sight at once"
+        screen.pane.yaml.move_cursor((0, 0))
+        await pilot.press(*"# a small one", "enter", *"restarts: 2", "enter")
+        await until(pilot, lambda: screen.form.texts["restarts"] == "2")
+        await pilot.press("escape")
+        screen.form.go("restarts")
+        await pilot.press("backspace", "3", "f3")
+        await until(pilot, lambda: "restarts: 3" in screen.pane.yaml.text)
+        assert screen.pane.yaml.text.startswith("# a small one\n"), "comments live on"
+        await pilot.press("escape", "ctrl+z")
+        assert screen.form.texts["restarts"] == "2"
+
+
+async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launch() -> None:
+    async with console(chart_session()) as (app, pilot, session):
+        screen = await to_form(app, pilot)
+        await pilot.press("f3")
+        await until(pilot, lambda: "queue: a4" in screen.pane.yaml.text)
+        screen.pane.yaml.move_cursor(screen.pane.yaml.document.end)
+        await pilot.press(*"gpuz: 8")
+        await until(pilot, lambda: "✗ line 2:" in screen_text(app))
+        assert "gpus" in screen_text(app), "the nearest key is named"
+        assert screen.form.texts["gpus"] == "16"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Not yet: the YAML" in toasts(app))
+        assert session.called("check") == []
+        screen.form.go("gpus")
+        await pilot.press("backspace", "backspace", "8")
+        await until(pilot, lambda: not screen.views.remarks)
+
+
+async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() -> None:
+    line = (
+        "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set colour=red"
+    )
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", "8")
+        app.post_message(events.Paste(line))
+        await until(pilot, lambda: isinstance(app.screen, PasteReport))
+        assert "colour" in screen_text(app), "what was not taken is named"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen)
+        assert (screen.form.texts["name"], screen.form.texts["gpus"]) == ("mira-llama", "32")
+        assert screen.form.texts["restarts"] == "4"
+        await pilot.press("ctrl+z")
+        assert (screen.form.texts["gpus"], screen.form.texts["restarts"]) == ("8", "0")
+
+
+async def test_a_values_file_goes_through_the_dialog() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, Paste) and isinstance(app.focused, TextArea))
+        app.post_message(events.Paste("gpus: 24\nenv:\n  NCCL_ALGO: Ring\n"))
+        await until(pilot, lambda: "Ring" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "24")
+        assert "NCCL_ALGO=Ring" in screen.form.texts["env"].split("\n")
+        await until(pilot, lambda: "ctrl+z takes it back" in toasts(app))
+        assert screen.form.texts["queue"] == "a4", "values alone are laid over what is there"
+
+
+async def test_a_text_that_says_nothing_leaves_the_form() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        before = screen.form.texts
+        app.post_message(events.Paste("gpus: [\nqueue: {\n"))
+        await until(pilot, lambda: isinstance(app.screen, PasteReport))
+        assert "Nothing was taken" in screen_text(app)
+        await pilot.press("escape")
+        assert screen.form.texts == before
+
+
+async def test_the_views_turn_and_say_what_differs() -> None:
+    def render(plan: LaunchPlan) -> tuple[Manifest, ...]:
+        return (Manifest("JobSet", "me-nccl", f"kind: JobSet\nspec:\n  gpus: {plan.values.get('gpus', 16)}\n"),)
+
+    session = chart_session()
+    rendered: list[LaunchPlan] = []
+
+    async def answer(plan: LaunchPlan) -> tuple[Manifest, ...]:
+        rendered.append(plan)
+        return render(plan)
+
+    session.render = answer  # type: ignore[method-assign]
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", "8", "f4")
+        await until(pilot, lambda: "+   gpus: 8" in screen_text(app))
+        assert "beside the recipe's defaults" in screen_text(app)
+        await pilot.press("f5")
+        await until(pilot, lambda: "helm install me-nccl" in screen_text(app))
+        assert "me-nccl.values.yaml" in screen_text(app)
+        await pilot.press("i")
+        await until(pilot, lambda: "--set gpus=8" in screen_text(app))
+        await pilot.press("c")
+        await until(pilot, lambda: "in the clipboard" in toasts(app))
+        assert app.clipboard.startswith("helm install me-nccl")
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: not screen.views.is_open)
+        assert screen.form.page.has_keys
+
+
+async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        await pilot.press("3")
+        wish = LaunchWish("ddp-smoke", {"gpus": 32, "gone": 1, "env": {"A": "1, 2"}}, "llama", {"gpus": 8}, "llama")
+        app.open_launch(wish)
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        await until(pilot, lambda: screen.form.texts.get("gpus") == "32")
+        assert screen.draft is not None
+        assert screen.draft.recipe.id == "ddp-smoke"
+        assert screen.form.texts["name"] == "llama-2"
+        assert (screen.draft.against, screen.draft.against_name) == ({"gpus": 8}, "llama")
+        await until(pilot, lambda: "Not values of this chart, left out: gone" in toasts(app))
+        await pilot.press("ctrl+z")
+        assert screen.form.texts["gpus"] == "8"
+
+
+async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_validation() -> None:
+    catalogue = Catalogue.load()
+    schema = json.loads(json.dumps(catalogue.schema))
+    schema["properties"]["patience"] = {
+        "type": "integer", "title": "Patience", "description": "How long one waits for good news.", "default": 5,
+        "minimum": 1, "maximum": 9, "x-group": "Job", "x-order": 15, "x-unit": "days",
+    }  # fmt: skip
+    grown = replace(catalogue, schema=schema)
+    session = session_of(recipes=grown.recipes(), fields=grown.fields, problems=grown.problems, suggest_name="me-nccl")
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert "Patience" in screen_text(app)
+        assert "days" in screen_text(app)
+        screen.form.go("patience")
+        await until(pilot, lambda: "How long one waits for good news." in screen_text(app))
+        await pilot.press("5")
+        await until(pilot, lambda: "✗ Patience" in screen_text(app))
+        assert "must be at most 9; 55 was given" in screen_text(app)
+        await pilot.press("backspace", "backspace", "7")
+        await until(pilot, lambda: "✗" not in screen_text(app))
+        planned = screen.plan()
+        assert planned is not None
+        assert planned[0].values["patience"] == 7
+
+
+async def test_what_is_left_of_a_failed_launch_may_be_removed() -> None:
+    error = ReleaseFailed("me-nccl could not be installed; the server went away.")
+    error.leftover = ("default", "me-nccl")  # type: ignore[attr-defined]
+    async with console(chart_session(launch=error)) as (app, pilot, session):
+        await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Remove what is left of me-nccl?" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("stop_job") == [("default", "me-nccl")])
+
+
+async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
+    choices = {
+        "pvcs": Offer("pvcs", ("nfs-pvc",), {"nfs-pvc": "Bound, 10Ti"}),
+        "secrets": Offer("secrets", state=OfferState.NOT_ALLOWED, why="You may not list Secrets in default."),
+    }
+    async with console(chart_session(choices=choices)) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        screen.form.go("storage.pvc")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Bound, 10Ti" in screen_text(app))
+        await pilot.press("enter", *"/data")
+        assert screen.form.texts["storage.pvc"] == "nfs-pvc=/data"
+        screen.form.go("imagePullSecrets")
+        await pilot.press("enter")
+        await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
 
 
 async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
