@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from console.errors import HostKeyChanged, NotAllowed
 from console.models.attach import STEPS, StepState
+from console.models.launch import LaunchPlan
 from console.models.ranks import ranks
 from console.session import Session
 from console.settings import Settings
 from console.ssh import entries
 from console.ssh.places import Places
+from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, eventually
 from tests.openssh import OpenSsh, alone, require
 
@@ -125,6 +130,43 @@ async def test_a_host_key_that_nothing_explains_is_refused(session: Session, ope
     assert "a4 ssh --forget named" in refused.value.hint
     assert await session.attach.forget(session.namespace, JOB)
     assert (await openssh.ssh((await set_up(session)).host, "true")).code == 0
+
+
+async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenSsh, space: Space) -> None:
+    """Its Secret names the host key. On the lab one sshd stands behind all pods, which no release knows: refused."""
+    release = "released"
+    await space.queue("b", 16)
+    await session.launch(LaunchPlan("interactive", release, space.name, {"queue": "b", "gpus": 16}))
+    await space.pods(release, 2)
+    await session_sees(session, release)
+    plan = await session.attach.plan(space.name, release, 1)
+    if space.cluster.name == "lab":
+        with pytest.raises(HostKeyChanged, match="its release has no other"):
+            await session.attach.set_up(plan)
+        return
+    host = await session.attach.set_up(plan)
+    other = replace(await session.attach.plan(space.name, release, 0), adds_key=True)
+    assert host.fingerprints == (await session.attach.set_up(other)).fingerprints, "one key for all pods"
+    assert (await openssh.ssh(host.host, "echo in")).out == "in\n"
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    change = {"data": {"host_key": base64.b64encode(pem).decode()}}
+    answer = await space.api.send("PATCH", space.path(CORE, "secrets", f"{release}-ssh"), change, MERGE_PATCH)
+    assert answer.status == 200
+    done = await openssh.ssh(host.host, "true")
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.err
+    with pytest.raises(HostKeyChanged):
+        await session.attach.set_up(plan)
+
+
+async def session_sees(session: Session, job: str) -> None:
+    """Wait for the picture with that job."""
+
+    async def seen() -> bool:
+        return (session.namespace, job) in session.fleet.jobsets
+
+    await eventually(seen, f"the session sees {job}")
 
 
 async def test_the_doctor_finds_nothing_wrong(session: Session, openssh: OpenSsh) -> None:

@@ -69,7 +69,7 @@ class SshServer:
             f"AuthorizedKeysFile {self.folder}/authorized_keys {self.home}/.ssh/authorized_keys\n"
             "StrictModes no\nPidFile none\nUsePAM no\n"
             "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n"
-            "Subsystem sftp internal-sftp\nMaxSessions 64\n"
+            "Subsystem sftp internal-sftp\n"
         )
         return self.again()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import HostKeyChanged
+from console.models.attach import StepState
 from console.session import Session
 from console.settings import Settings
 from tests.contract.client import Api
@@ -110,6 +111,22 @@ async def test_a_new_pod_explains_a_new_host_key_and_nothing_else_does(
     await replace_pod(space)
     done = await openssh.ssh(host, "echo in")
     assert done.out == "in\n", done.err
+
+
+async def test_the_doctor_says_that_no_sshd_runs(lab: Lab, session: Session, openssh: OpenSsh) -> None:
+    assert lab.ssh is not None
+    host = await set_up(session)
+    lab.processes.kill("sshd")
+    try:
+        steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 0)}
+        assert steps["port"].state is StepState.FAILED
+        assert "connection refused" in steps["port"].found
+        assert "openssh-server" in steps["port"].fix
+        assert steps["banner"].state is StepState.SKIPPED
+        done = await openssh.ssh(host, "true")
+        assert (done.code, "connection refused" in done.err) == (255, True), done.err
+    finally:
+        lab.processes.start("sshd", *lab.ssh.again())
 
 
 class Editor:
