@@ -5,6 +5,7 @@ ConsoleError                 what failed and why; `hint` is the next thing to do
 │   └── BadKubeconfig        the kubeconfig is missing, broken, or names what does not exist
 ├── Refused                  the API server answered, and the answer is no
 │   ├── NotAllowed           403: the account may not do this
+│   │   └── ApiDisabled      a service of Google's is not enabled in the project
 │   ├── NotLoggedIn          401: the token or certificate is refused or has expired
 │   ├── NotFound             404: the object, or the whole API, is not there
 │   ├── Conflict             409: it exists already, or somebody changed it first
@@ -68,6 +69,14 @@ class NotAllowed(Refused):
     """403: the account may not do this."""
 
     exit_code = 3
+
+
+class ApiDisabled(NotAllowed):
+    """A service of Google's is not enabled in the project; `service` is its name, "container.googleapis.com"."""
+
+    def __init__(self, message: str, hint: str = "", *, service: str = "") -> None:
+        super().__init__(message, hint, status=403, reason="SERVICE_DISABLED")
+        self.service = service
 
 
 class NotLoggedIn(Refused):

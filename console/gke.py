@@ -1,0 +1,243 @@
+"""GKE's own API: clusters, node pools and operations; the only module that imports google.cloud.container.
+
+Importing this loads the client library, 0.7 s: do it in a thread, and only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import container_v1 as api
+
+from console.google.failures import told
+from console.models.gke import Clusters, GkeCluster, GkeOperation, GkePool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from console.google.reach import Reach
+
+PATIENCE = 30.0
+"""Seconds for one call, retries of the library within."""
+AT_ONCE = 8
+"""Projects that are asked at the same time."""
+_ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
+    "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
+    "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
+    "lustre": lambda c: c.addons_config.lustre_csi_driver_config.enabled,
+    "lustreLegacyPort": lambda c: c.addons_config.lustre_csi_driver_config.enable_legacy_lustre_port,
+    "dcgm": lambda c: "DCGM" in {each.name for each in c.monitoring_config.component_config.enable_components},
+    "multiNetworking": lambda c: c.network_config.enable_multi_networking,
+    "dataplaneV2": lambda c: c.network_config.datapath_provider == api.DatapathProvider.ADVANCED_DATAPATH,
+}
+
+
+class Gke:
+    """The clusters of any projects."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._client = reach.client(api.ClusterManagerAsyncClient)
+
+    async def clusters(self, projects: Iterable[str]) -> Clusters:
+        """All clusters of these projects; a project that cannot be read is named, with the reason."""
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(project: str) -> api.ListClustersResponse:
+            async with limit:
+                with told(f"list the clusters of {project}"):
+                    return await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+
+        asked = tuple(projects)
+        answers = await asyncio.gather(*(one(project) for project in asked), return_exceptions=True)
+        found: list[GkeCluster] = []
+        unread: list[tuple[str, str]] = []
+        missing: list[str] = []
+        for project, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BaseException):
+                unread.append((project, _why(answer)))
+                continue
+            found += [read_cluster(project, each) for each in answer.clusters]
+            missing += answer.missing_zones
+        return Clusters(
+            tuple(sorted(found, key=lambda c: (c.project, c.location, c.name))), tuple(unread), tuple(missing)
+        )
+
+    async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
+        """One cluster; NotFound and its kin."""
+        with told(f"look at cluster {name}"):
+            found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
+        return read_cluster(project, found)
+
+    async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
+        """What is under way or has lately ended there, latest first."""
+        with told(f"list the operations in {location}"):
+            parent = f"projects/{project}/locations/{location}"
+            answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
+        found = (read_operation(project, each) for each in answer.operations)
+        return tuple(sorted(found, key=lambda operation: -operation.started))
+
+    async def operation(self, project: str, location: str, name: str) -> GkeOperation:
+        """One operation, as far as it has come."""
+        with told(f"look at operation {name}"):
+            path = f"projects/{project}/locations/{location}/operations/{name}"
+            return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
+
+    async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
+        """Ask for that many nodes in each zone of a pool; gives the operation that does it."""
+        request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
+        with told(f"resize node pool {pool}"):
+            return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
+
+    async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
+        """Let the autoscaler keep a pool between these sizes, over all zones; 0 and 0 switches it off."""
+        limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
+        request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
+        with told(f"set the limits of node pool {pool}"):
+            answer = await self._client.set_node_pool_autoscaling(request, timeout=PATIENCE)
+        return read_operation(cluster.project, answer)
+
+    async def enable(self, cluster: GkeCluster, addon: str) -> GkeOperation:
+        """Switch on an add-on, by its name in `GkeCluster.addons`; "lustreLegacyPort" switches on both of Lustre's."""
+        update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
+        path = cluster_path(cluster.project, cluster.location, cluster.name)
+        with told(f"enable {addon} in cluster {cluster.name}"):
+            answer = await self._client.update_cluster(name=path, update=update, timeout=PATIENCE)
+        return read_operation(cluster.project, answer)
+
+
+def cluster_path(project: str, location: str, name: str) -> str:
+    """Google's name of a cluster."""
+    return f"projects/{project}/locations/{location}/clusters/{name}"
+
+
+def pool_path(cluster: GkeCluster, pool: str) -> str:
+    """Google's name of a node pool."""
+    return f"{cluster_path(cluster.project, cluster.location, cluster.name)}/nodePools/{pool}"
+
+
+def _switched_on(addon: str) -> api.AddonsConfig:
+    match addon:
+        case "gcsFuse":
+            return api.AddonsConfig(gcs_fuse_csi_driver_config=api.GcsFuseCsiDriverConfig(enabled=True))
+        case "filestore":
+            return api.AddonsConfig(gcp_filestore_csi_driver_config=api.GcpFilestoreCsiDriverConfig(enabled=True))
+        case "lustre" | "lustreLegacyPort":
+            legacy = addon == "lustreLegacyPort"
+            both = api.LustreCsiDriverConfig(enabled=True, enable_legacy_lustre_port=legacy)
+            return api.AddonsConfig(lustre_csi_driver_config=both)
+    raise ValueError(addon)
+
+
+def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
+    """A cluster out of Google's message."""
+    ends = found.control_plane_endpoints_config
+    dns = ends.dns_endpoint_config
+    return GkeCluster(
+        project=project,
+        location=found.location,
+        name=found.name,
+        status=found.status.name,
+        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
+        version=found.current_master_version,
+        endpoint=found.endpoint,
+        private=found.private_cluster_config.enable_private_endpoint,
+        dns_endpoint=dns.endpoint if dns.allow_external_traffic else "",
+        authority=found.master_auth.cluster_ca_certificate,
+        regional=found.location.count("-") == 1,
+        autopilot=found.autopilot.enabled,
+        nodes=found.current_node_count,
+        network=found.network_config.network or found.network,
+        subnetwork=found.network_config.subnetwork or found.subnetwork,
+        created=_moment(found.create_time),
+        workload_pool=found.workload_identity_config.workload_pool,
+        addons=frozenset(name for name, is_on in _ADDONS.items() if is_on(found)),
+        maintenance=_maintenance(found.maintenance_policy.window),
+        pools=tuple(read_pool(each) for each in found.node_pools),
+    )
+
+
+def read_pool(found: api.NodePool) -> GkePool:
+    """A node pool out of Google's message."""
+    config, limits = found.config, found.autoscaling
+    chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
+    zones = tuple(found.locations)
+    return GkePool(
+        name=found.name,
+        status=found.status.name,
+        message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
+        version=found.version,
+        machine_type=config.machine_type,
+        accelerator=chips.accelerator_type,
+        accelerators=chips.accelerator_count,
+        initial_size=found.initial_node_count * max(1, len(zones)),
+        zones=zones,
+        autoscaling=limits.enabled,
+        least=limits.total_min_node_count or limits.min_node_count * len(zones),
+        most=limits.total_max_node_count or limits.max_node_count * len(zones),
+        spot=config.spot,
+        flex_start=config.flex_start,
+        queued=found.queued_provisioning.enabled,
+        reservation=_reservation(config.reservation_affinity),
+        placement=found.placement_policy.type_.name if found.placement_policy.type_ else "",
+        auto_repair=found.management.auto_repair,
+        auto_upgrade=found.management.auto_upgrade,
+        surge=found.upgrade_settings.max_surge,
+        unavailable=found.upgrade_settings.max_unavailable,
+        workload_metadata=config.workload_metadata_config.mode.name if config.workload_metadata_config.mode else "",
+        networks=len(found.network_config.additional_node_network_configs),
+        local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
+        taints=tuple(f"{each.key}={each.value}:{_effect(each.effect.name)}" for each in config.taints),
+    )
+
+
+def read_operation(project: str, found: api.Operation) -> GkeOperation:
+    """An operation out of Google's message."""
+    target = found.target_link.partition("/clusters/")[2]
+    cluster, _, pool = target.partition("/nodePools/")
+    counted = {each.name: each.int_value for each in found.progress.metrics}
+    return GkeOperation(
+        name=found.name,
+        kind=found.operation_type.name,
+        status=found.status.name,
+        project=project,
+        location=found.location or found.zone,
+        cluster=cluster,
+        pool=pool,
+        detail=found.detail or found.status_message,
+        error=found.error.message or (found.status_message if found.error.code else ""),
+        started=_moment(found.start_time),
+        ended=_moment(found.end_time),
+        done=counted.get("NODES_DONE"),
+        total=counted.get("NODES_TOTAL"),
+    )
+
+
+def _reservation(affinity: Any) -> str:
+    kinds = api.ReservationAffinity.Type
+    if affinity.consume_reservation_type == kinds.ANY_RESERVATION:
+        return "any"
+    return ",".join(affinity.values) if affinity.consume_reservation_type == kinds.SPECIFIC_RESERVATION else ""
+
+
+def _effect(word: str) -> str:
+    return "".join(part.title() for part in word.split("_"))
+
+
+def _maintenance(window: Any) -> str:
+    if window.daily_maintenance_window.start_time:
+        return f"daily from {window.daily_maintenance_window.start_time} UTC"
+    return window.recurring_window.recurrence and f"{window.recurring_window.recurrence}"
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _why(error: BaseException) -> str:
+    from console.errors import ConsoleError
+
+    if isinstance(error, ConsoleError):
+        return str(error)
+    raise error

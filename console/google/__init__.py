@@ -1,0 +1,4 @@
+"""Google Cloud beside GKE itself: one module per service, each the only one that imports its client library.
+
+Nothing here is imported before a screen or command of Google's is opened: the libraries take a second to load.
+"""

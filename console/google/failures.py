@@ -1,0 +1,80 @@
+"""Google's errors in our words: what was asked, why it was refused, what to do next."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from console.errors import (
+    TRY_AGAIN,
+    ApiDisabled,
+    BadInput,
+    Conflict,
+    ConsoleError,
+    NotAllowed,
+    NotFound,
+    NotLoggedIn,
+    Refused,
+    Unreachable,
+)
+from console.google.reach import LOG_IN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.api_core.exceptions import GoogleAPICallError
+
+_DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
+
+
+@contextmanager
+def told(doing: str) -> Iterator[None]:
+    """Turn what Google's libraries raise into errors of ours; `doing` continues "Could not ..."."""
+    from google.api_core import exceptions as api
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except api.RetryError as error:
+        raise Unreachable(f"Could not {doing}: Google did not answer in time.", TRY_AGAIN) from error
+    except api.GoogleAPICallError as error:
+        raise translated(error, doing) from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
+
+
+def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
+    """The error of ours that says the same."""
+    from google.api_core import exceptions as api
+
+    said = (error.message or type(error).__name__).strip().rstrip(".")
+    text = f"Could not {doing}: {said}."
+    if isinstance(error, api.Forbidden):
+        if service := disabled_service(error):
+            enable = f"Enable it: `gcloud services enable {service}`, or in the preflight screen."
+            return ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", enable, service=service)
+        return NotAllowed(text, "Ask for a role that allows it.", status=403, reason="Forbidden")
+    kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
+        (api.Unauthorized, NotLoggedIn, LOG_IN),
+        (api.NotFound, NotFound, "Check the project, the location and the name."),
+        (api.Conflict, Conflict, "It exists already, or another operation is under way."),
+        (api.TooManyRequests, Refused, "A quota is used up: wait a little, or ask for more."),
+        (api.BadRequest, BadInput, ""),
+        (api.ServerError, Unreachable, TRY_AGAIN),
+    )
+    for kind, ours, hint in kinds:
+        if isinstance(error, kind):
+            return ours(text, hint)
+    return ConsoleError(text)
+
+
+def disabled_service(error: GoogleAPICallError) -> str:
+    """The service ("container.googleapis.com") that the project has not enabled; "" if that is not the reason."""
+    if getattr(error, "reason", None) == "SERVICE_DISABLED":
+        named = (error.metadata or {}).get("service", "")
+        if named:
+            return str(named)
+    said = error.message or ""
+    found = _DISABLED.search(said) if "has not been used in project" in said or "it is disabled" in said else None
+    return found[1] if found else ""

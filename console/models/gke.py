@@ -1,0 +1,135 @@
+"""Clusters and node pools as Google's API knows them, beside what the cluster itself tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A Google Cloud project."""
+
+    id: str
+    name: str
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GkeOperation:
+    """Something that Google does to a cluster or a pool."""
+
+    name: str
+    kind: str
+    """Google's word: UPGRADE_NODES, AUTO_REPAIR_NODES, SET_NODE_POOL_SIZE ..."""
+    status: str
+    """PENDING, RUNNING, DONE or ABORTING."""
+    project: str
+    location: str
+    cluster: str
+    pool: str
+    """Empty: the cluster as a whole."""
+    detail: str
+    error: str
+    started: float
+    """Seconds since the epoch; 0.0 if it has not begun."""
+    ended: float
+    done: int | None = None
+    total: int | None = None
+    """Steps done, of how many, where Google counts them."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.status == "DONE"
+
+
+@dataclass(frozen=True, slots=True)
+class GkePool:
+    """A node pool; sizes are nodes."""
+
+    name: str
+    status: str
+    """RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR."""
+    message: str
+    version: str
+    machine_type: str
+    accelerator: str
+    """"nvidia-b200"; empty: none."""
+    accelerators: int
+    """In one machine."""
+    initial_size: int
+    zones: tuple[str, ...]
+    autoscaling: bool
+    least: int
+    most: int
+    """Limits of autoscaling over all zones."""
+    spot: bool
+    flex_start: bool
+    queued: bool
+    """Whether nodes come only for ProvisioningRequests."""
+    reservation: str
+    """Name of the reservation; "any" for whatever matches, empty: none."""
+    placement: str
+    """"COMPACT", or empty."""
+    auto_repair: bool
+    auto_upgrade: bool
+    surge: int
+    unavailable: int
+    """How many nodes more, and fewer, there may be during an upgrade."""
+    workload_metadata: str
+    """GKE_METADATA where Workload Identity Federation works."""
+    networks: int
+    """Networks beside the default one."""
+    local_ssds: int
+    taints: tuple[str, ...]
+    """Each as "key=value:Effect"."""
+
+
+@dataclass(frozen=True, slots=True)
+class GkeCluster:
+    """A cluster; what the preflight checks ask of it stands here too."""
+
+    project: str
+    location: str
+    name: str
+    status: str
+    """RUNNING, PROVISIONING, RECONCILING, DEGRADED, STOPPING or ERROR."""
+    message: str
+    version: str
+    endpoint: str
+    """Address of the API server from outside, or from the VPC of a private cluster."""
+    private: bool
+    """Whether the address answers only inside the VPC."""
+    dns_endpoint: str
+    """Host name that Google's front end answers for; empty: switched off."""
+    authority: str
+    """Certificate of the API server's authority, base64 of PEM."""
+    regional: bool
+    autopilot: bool
+    nodes: int
+    network: str
+    subnetwork: str
+    created: float
+    workload_pool: str
+    """"PROJECT.svc.id.goog" where Workload Identity Federation is on."""
+    addons: frozenset[str]
+    """Those that are on: gcsFuse, filestore, lustre, lustreLegacyPort, dcgm, multiNetworking, dataplaneV2."""
+    maintenance: str
+    """When maintenance may happen, in words; empty: any time."""
+    pools: tuple[GkePool, ...]
+
+    @property
+    def context(self) -> str:
+        """The name a kubeconfig gives it."""
+        return f"gke_{self.project}_{self.location}_{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """What one look at several projects found."""
+
+    clusters: tuple[GkeCluster, ...]
+    unread: tuple[tuple[str, str], ...] = ()
+    """Project -> why its clusters could not be listed."""
+    missing_zones: tuple[str, ...] = ()
+    """Zones that did not answer: clusters there may be missing."""

@@ -1,0 +1,92 @@
+"""A gRPC server for services whose messages come from Google's client libraries, which bring no server side."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as Packed
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc import aio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Handler = Callable[[Any], Awaitable[Any]]
+"""Takes the request message, gives the answer message; raises RefusalError."""
+
+
+class RefusalError(Exception):
+    """An answer that is an error: a gRPC status, and the words that Google's service uses.
+
+    `service` marks "not enabled in the project": the answer then carries the details by which clients know that.
+    """
+
+    def __init__(self, code: grpc.StatusCode, message: str, *, service: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.service = code, message, service
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of a service."""
+
+    request: Any
+    """Class of its request: of protobuf, or of proto-plus around it."""
+    handler: Handler
+
+
+class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
+    """Answers by the full name of the method: "/google.container.v1.ClusterManager/ListClusters"."""
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The method called; None for an unknown one, which gRPC answers with UNIMPLEMENTED."""
+        method = self._methods.get(handler_call_details.method)
+        if method is None:
+            return None
+
+        async def answer(request: Any, context: Any) -> Any:
+            try:
+                return await method.handler(request)
+            except RefusalError as refusal:
+                if refusal.service:
+                    context.set_trailing_metadata(_disabled(refusal))
+                await context.abort(refusal.code, refusal.message)
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, request_deserializer=_reader(method.request), response_serializer=_bytes_of
+        )
+
+
+def _reader(kind: Any) -> Callable[[bytes], Any]:
+    """Reads bytes into a message, of either family."""
+    return kind.deserialize if hasattr(kind, "deserialize") else kind.FromString  # type: ignore[no-any-return]
+
+
+def _bytes_of(message: Any) -> bytes:
+    """The bytes of a message, of either family."""
+    kind = type(message)
+    return kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()  # type: ignore[no-any-return]
+
+
+def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
+    why = ErrorInfo(reason="SERVICE_DISABLED", domain="googleapis.com", metadata={"service": refusal.service})
+    packed = Packed()
+    packed.Pack(why)
+    status = Status(code=refusal.code.value[0], message=refusal.message, details=[packed])
+    return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
+async def serve(methods: Mapping[str, Method]) -> tuple[aio.Server, str]:
+    """Serve these methods on a free loopback port; gives the server and its address."""
+    server = aio.server()
+    server.add_generic_rpc_handlers((Services(methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    return server, f"127.0.0.1:{port}"
