@@ -108,7 +108,7 @@ class Difference:
 
 def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
     """What the later of two runs changed, by path."""
-    left, right = dict(_flat(before.values)), dict(_flat(after.values))
+    left, right = dict(flat(before.values)), dict(flat(after.values))
     if before.recipe != after.recipe:
         left["recipe"], right["recipe"] = before.recipe, after.recipe
     paths = dict.fromkeys((*left, *right))
@@ -116,11 +116,12 @@ def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
     return tuple(each for each in sorted(found, key=lambda each: each.path) if each.before != each.after)
 
 
-def _flat(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
+def flat(values: Mapping[str, Value], above: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text of every value."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, path)
+            yield from flat(value, path)
         else:
             yield path, said(value)
 

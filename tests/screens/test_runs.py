@@ -22,6 +22,8 @@ from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.scene import NOW, scene
 from tests.screens.test_jobs import toasts
+from tests.screens.test_launch import session_of as launch_session
+from tests.screens.test_launch import to_form
 
 
 def run(number: int, name: str, outcome: Outcome = Outcome.SUCCEEDED, **more: Any) -> RunRecord:
@@ -240,3 +242,51 @@ async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> N
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         assert session.called("release_plan") == [("default", "llama-70b")]
+
+
+def form_session(**profiles: Any) -> FakeSession:
+    session = launch_session()
+    session.profiles.kept = profiles
+    return session
+
+
+async def test_the_default_profile_is_in_a_new_form() -> None:
+    session = form_session(prod={"gpus": 8, "queue": "research"})
+    session.profiles.chosen = "prod"
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await until(pilot, lambda: screen.form.texts["gpus"] == "8")
+        assert screen.form.texts["queue"] == "research"
+        assert "Profile prod: 2 values." in toasts(app)
+
+
+async def test_a_profile_is_picked_and_taken_back() -> None:
+    async with console(form_session(prod={"gpus": 8}, test={"gpus": 32})) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert screen.form.texts["gpus"] == "16"
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"test", "enter")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "32")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "16")
+
+
+async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
+    session = form_session(prod={"gpus": 8})
+    session.profiles.chosen = "prod"
+    session.runs.runs = [run(1, "nccl-1", values={"gpus": 32})]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("6")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.form.texts.get("gpus") == "32")
+        assert app.screen.form.texts["name"] == "nccl-1"
+
+
+async def test_without_profiles_it_is_said_how_to_make_one() -> None:
+    async with console(form_session()) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("f8")
+        await until(pilot, lambda: "a4 profiles NAME --set queue=a4" in toasts(app))
