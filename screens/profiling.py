@@ -1,0 +1,72 @@
+"""Profiles in the launch form: the default one from the start, another when it is picked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from console.errors import ConsoleError
+from console.models.run import flat
+from console.models.values import overlay
+from screens import wording
+from screens.modals.pick import Choice, Pick
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.models.values import Value
+    from screens.base import LiveApp
+    from screens.widgets.form import Form
+    from screens.widgets.launch_draft import LaunchDraft
+
+
+class Drafting(Protocol):
+    """What is needed of the launch screen."""
+
+    app: LiveApp
+    form: Form
+    draft: LaunchDraft | None
+
+
+async def pick_profile(screen: Drafting) -> None:
+    """Lay the values of a profile over what is in the form; what was there is one undo away."""
+    profiles, draft = screen.app.session.profiles, screen.draft
+    if draft is None:
+        return
+    names, default = await profiles.names(), await profiles.default()
+    if not names:
+        screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
+        return
+    choices = [Choice(name, "the default" if name == default else "", present=name == default) for name in names]
+    picked = await screen.app.push_screen_wait(Pick("Lay which profile over the form?", choices))
+    if picked:
+        await _lay_named(screen, draft, picked)
+
+
+async def lay_default(screen: Drafting, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
+    """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
+    name = await screen.app.session.profiles.default()
+    if name:
+        await _lay_named(screen, draft, name, untouched)
+
+
+async def _lay_named(
+    screen: Drafting, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+) -> None:
+    try:
+        values = await screen.app.session.profiles.values(name, draft.recipe.id)
+    except ConsoleError as error:
+        screen.app.notify(str(error), title="The profile was not used", severity="error", timeout=8, markup=False)
+        return
+    if untouched is None or draft.model.texts == untouched:
+        _lay(screen, draft, values)
+        what = wording.count(len(list(flat(values))), "value")
+        screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
+
+
+def _lay(screen: Drafting, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
+    plan, _ = draft.plan(screen.app.session.namespace)
+    texts = draft.texts_for(overlay(plan.values, values))
+    if screen.draft is draft:
+        screen.form.put_texts(texts)
+    else:
+        draft.model.texts.update(texts)
