@@ -12,13 +12,16 @@ from console.errors import CopyFailed, Unreachable
 from console.ssh.client import ANSWER, open_transport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
     from console.watched import WatchedCluster
 
-_PIECE = 1 << 18
-_REQUESTS = 64
-"""Reads under way at a time, of 32 kB each."""
+_REQUEST = 1 << 15
+"""Bytes of one answer; servers need not give more."""
+_BLOCK = 64 * _REQUEST
+"""Bytes that are asked for at a time."""
+_PATIENCE = 2.0
+"""Seconds for which a block that is no longer wanted is waited for: a connection closed below it would complain."""
 
 
 class Sftp:
@@ -32,10 +35,9 @@ class Sftp:
         with _told(path):
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
-                await asyncio.to_thread(file.seek, offset)
-                await asyncio.to_thread(file.prefetch, offset + size, _REQUESTS)
-                while size and (data := await asyncio.to_thread(file.read, min(_PIECE, size))):
+                while size and (data := await _finished(_block, file, offset, min(_BLOCK, size))):
                     size -= len(data)
+                    offset += len(data)
                     yield data
             finally:
                 await asyncio.to_thread(file.close)
@@ -51,6 +53,22 @@ class Sftp:
                     await asyncio.to_thread(file.write, data)
             finally:
                 await asyncio.to_thread(file.close)
+
+
+def _block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
+    """So many bytes from there on, fewer at the end; all asked for before the first is waited for."""
+    end = offset + size
+    return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
+
+
+async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
+    """The same in a thread, which is not left alone with the connection when nobody waits for it any more."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_PATIENCE)
+        raise
 
 
 @asynccontextmanager

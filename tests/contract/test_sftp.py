@@ -1,0 +1,95 @@
+"""Files in and out of ranks over SFTP, with the keys that a4 sets up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import ConsoleError
+from console.models.copying import CopyReport, Way
+from console.models.ranks import ranks
+from tests.openssh import alone, require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.models.copying import CopyProgress
+    from console.session import Session
+    from tests.contract.cluster import Cluster
+    from tests.contract.space import Space
+
+JOB = "named"
+LARGE = 34 << 20
+"""Bytes from which SFTP is worth a connection."""
+
+
+@pytest.fixture
+async def pod(session: Session, space: Space, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Rank 0 of a running job; nobody's keys but the test's own."""
+    require("ssh", lab=cluster.name == "lab")
+    alone(monkeypatch, tmp_path / "dot ssh")
+    queue = await space.queue("a", 16)
+    await space.jobset(JOB, queue, 1)
+    await space.pods(JOB, 1)
+    async with asyncio.timeout(20):
+        async for fleet in session.snapshots():
+            job = fleet.jobsets.get((space.name, JOB))
+            first = ranks(job, fleet)[0] if job else None
+            if first is not None and first.phase == "Running":
+                return first.name
+    raise AssertionError("the pictures have ended")
+
+
+async def test_without_a_key_it_goes_by_exec_and_that_is_said(
+    session: Session, space: Space, pod: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(os.urandom(LARGE))
+    report = await session.copies.send(space.name, pod, str(tmp_path / "a"), f"{space.name}-sftp/")
+    assert report.way is Way.EXEC
+    assert report.note.startswith("It went by exec, because SFTP could not be used: ")
+    with pytest.raises(ConsoleError, match="key"):
+        await session.copies.send(space.name, pod, str(tmp_path / "a"), f"{space.name}-sftp/", way=Way.SFTP)
+
+
+async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
+    session: Session, space: Space, pod: str, tmp_path: Path
+) -> None:
+    await session.attach.set_up(await session.attach.plan(space.name, JOB, 0))
+    content = os.urandom(LARGE)
+    (tmp_path / "a").write_bytes(content)
+    there = f"{space.name}-sftp/"
+
+    async def stopped(first: bool) -> CopyReport:
+        begun = asyncio.Event()
+
+        def listen(far: CopyProgress) -> None:
+            if far.done > LARGE // 4:
+                begun.set()
+
+        async def run() -> CopyReport:
+            if first:
+                return await session.copies.send(
+                    space.name, pod, str(tmp_path / "a"), there, way=Way.SFTP, progress=listen
+                )
+            return await session.copies.fetch(
+                space.name, pod, f"{there}a", str(tmp_path / "b"), way=Way.SFTP, progress=listen
+            )
+
+        half = asyncio.create_task(run())
+        await begun.wait()
+        half.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await half
+        return await run()
+
+    sent, fetched = await stopped(True), await stopped(False)
+    assert (sent.way, fetched.way) == (Way.SFTP, Way.SFTP)
+    assert sent.resumed > 0
+    assert fetched.resumed > 0
+    assert (tmp_path / "b").read_bytes() == content
+    small = await session.copies.fetch(space.name, pod, "/etc/hostname", f"{tmp_path}/", way=Way.SFTP)
+    assert small.way is Way.SFTP
