@@ -52,6 +52,8 @@ class _RecipeForm:
     fields: tuple[Field, ...]
     paths: frozenset[str]
     defaults: dict[str, Value]
+    unsound: frozenset[str]
+    """Names at the top under which a person has to give something first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,9 @@ class Catalogue:
         if known not in self._forms:
             fields = parse_fields(self.schema, known)
             defaults = merge(parse_defaults(self.schema), recipe_changes(self.schema, known))
-            self._forms[known] = _RecipeForm(known, fields, frozenset(each.path for each in fields), defaults)
+            unsound = frozenset(each.path.partition(".")[0] for each in self.checker.problems(defaults))
+            paths = frozenset(each.path for each in fields)
+            self._forms[known] = _RecipeForm(known, fields, paths, defaults, unsound)
         return self._forms[known]
 
     def fields(self, recipe: str) -> tuple[Field, ...]:
@@ -137,7 +141,8 @@ class Catalogue:
         form = self._form(recipe)
         found = list(self.checker.misplaced_nulls(changes))
         values = merge(form.defaults, changes)
-        found += self.checker.problems(values)
+        # Other defaults are known to fit, and the schema says nothing of one part's values beside another's.
+        found += self.checker.problems({name: values[name] for name in {*changes, *form.unsound} if name in values})
         told = {problem.path for problem in found}
         found += [problem for problem in confidential_problems(changes) if problem.path not in told]
         if not found:

@@ -12,6 +12,7 @@ from dataclasses import field as dataclass_field
 from enum import StrEnum
 
 from console.errors import BadInput
+from console.models.secrecy import looks_confidential
 from console.models.values import Value as Value
 from console.models.values import put
 
@@ -262,7 +263,7 @@ def _yaml_text(value: Value) -> str:
 
 
 def _given(field: Field, text: str) -> str:
-    if field.secret or field.choices_from == "secrets":
+    if field.secret or field.choices_from == "secrets" or looks_confidential(text):
         return ""
     short = text.strip() if len(text.strip()) <= 60 else text.strip()[:57] + "..."
     return f"; {short} was given" if short else "; it is empty"

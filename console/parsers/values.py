@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
-from console.models.confidential import is_confidential
 from console.models.launch import Field, FieldKind, FieldProblem, Value, coerce
+from console.models.secrecy import is_confidential, looks_confidential
 from console.models.values import put
 from console.parsers.schema import Schema, leaves
 
@@ -196,6 +196,8 @@ def nearest(path: str, known: Sequence[str]) -> str:
 def _given(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"\s+", " ", text).strip()
+    if looks_confidential(text):
+        return ""
     if not text:
         return "; it is empty"
     return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"

@@ -1,0 +1,143 @@
+"""`a4 launch`, `a4 values`, `a4 recipes` as they are typed, on the practice cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.practice.child import PracticeProcess
+from tests.chart.plans import CATALOGUE
+from tests.chart.typed import Typist
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOKEN = "hf_" + "b" * 34
+
+
+@pytest.fixture(scope="module")
+def typist() -> Iterator[Typist]:
+    practice = PracticeProcess.start(speed=20.0)
+    try:
+        yield Typist(practice.kubeconfig())
+    finally:
+        practice.stop()
+
+
+def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
+    told = typist.worked("launch", "W03", "--name", "fit", "--set", "queue=a4", "--dry-run", "--json").data
+    assert told["forecast"]["verdict"] in {"fits now", "fits split over blocks", "waits"}
+    assert told["forecast_is"] == "a check, not a promise"
+    assert (told["forecast"]["need"], told["recipe"]) == (16, "nccl-all-reduce")
+    never = typist.a4("launch", "W03", "--name", "fit", "--set", "queue=a4", "--set", "gpus=4096", "--dry-run")
+    assert never.code == 0
+    assert never.err.startswith("a4: never: needs 4096 GPUs, but a4 can never have more than ")
+    assert never.err.rstrip().endswith("(a check, not a promise).")
+    assert "kind: JobSet" in never.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--set", "gpus=12"], 2, "gpus: GPUs must be 1, 2, 4 or a multiple of 8"),
+        (["--set", "gpus=many"], 2, "GPUs must be a whole number; many was given."),
+        (["--set", "ttl=soon"], 2, "must be a whole number; soon was given."),
+        (["--set", f"ttl={TOKEN}"], 2, "must be a whole number"),
+        (["--set", f"env.HF_TOKEN={TOKEN}"], 2, "env: "),
+        (["--set", "storage.gcs=gs://data=/gcs"], 2, "without gs://"),
+        (["--set", "queue=nowhere"], 1, "default has no LocalQueue nowhere. There are: "),
+        (["--name", "n" * 60], 2, "Name may have 43 characters at most"),
+        (["--name", "Anna"], 2, "Name must begin with a letter"),
+        (["--name", "taken"], 1, "A release named taken exists already in default"),
+        (["--set", "colour=blue"], 2, "colour is not a value of this recipe"),
+        (["-f", "/nowhere/values.yaml"], 2, "/nowhere/values.yaml cannot be read: no such file or directory."),
+        (["--like", "nobody"], 2, "nobody"),
+        (["--profile", "nobody"], 2, "nobody"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_makes_nothing(
+    typist: Typist, taken: None, words: list[str], code: int, said: str
+) -> None:
+    found = typist.a4("launch", "W03", "--dry-run", *(() if "--name" in words else ("--name", "bad")), *words)
+    assert (found.code, found.out) == (code, ""), found.err
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1
+    assert TOKEN not in found.err
+
+
+@pytest.fixture(scope="module")
+def taken(typist: Typist) -> None:
+    typist.worked("launch", "W05", "--name", "taken", "--set", "gpus=1", "--set", "queue=a4")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpus: 8\nque: a4\n", ", line 2: que is not a value of the chart; did you mean queue?"),
+        ("env:\n\tA: b\n", ", line 2: it is indented with a tab; YAML takes spaces only."),
+        ("a: &a [1]\nb: [*a, *a]\n", ", line 1: references (&name, *name) may not be used."),
+        ("placement:\n  tolerations:\n  - {operator: Exists}\n  - {operator: Maybe}\n", ", line 4: Tolerations, entry 2,"),
+        ("recipe: {id: swift-dpo}\n", ", line 1: These are values of swift-dpo, and this is nccl-all-reduce."),
+        (f"env:\n  HF_TOKEN: {TOKEN}\n", ", line 2: "),
+    ],
+)  # fmt: skip
+def test_a_bad_values_file_is_named_with_its_line(typist: Typist, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "v.yaml"
+    file.write_text(text)
+    found = typist.a4("launch", "W03", "-f", str(file), "--dry-run")
+    assert (found.code, found.out) == (2, "")
+    assert f"{file}{said}" in found.err
+    assert TOKEN not in found.err
+
+
+@pytest.mark.parametrize("recipe", ["nccl-all-reduce", "swift-dpo"])
+def test_the_values_of_a_recipe_are_explained(typist: Typist, recipe: str) -> None:
+    text = typist.worked("values", recipe).out
+    fields = typist.worked("values", recipe, "--json").data
+    assert {field["path"] for field in fields} == {field.path for field in CATALOGUE.fields(recipe)}
+    assert all(f"# {field['title']}" in text for field in fields)
+
+
+def test_files_are_laid_over_each_other_and_settings_over_them(
+    typist: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text(typist.worked("values", "W01").out.replace("gpus: 8", "gpus: 32"))
+    two.write_text("recipe: {id: interactive}\nenv: {A: from-two}\nkeepAlive: false\n")
+    words = ["launch", "-f", str(one), "-f", str(two), "--set", "env.B=set", "--name", "laid", "--helm"]
+    line = typist.worked(*words).out
+    for part in ("--set gpus=32", "env.A=from-two", "env.B=set", "--set keepAlive=false", "recipe.id=interactive"):
+        assert part in line
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gpus: 64\n")))
+    assert "--set gpus=64" in typist.worked("launch", "W01", "-f", "-", "--helm").out
+
+
+def test_what_differs(typist: Typist) -> None:
+    words = ["launch", "W03", "--name", "other", "--set", "restarts=3", "--diff"]
+    assert "-    maxRestarts: 0\n+    maxRestarts: 3\n" in typist.worked(*words).out
+    (jobset,) = (each for each in typist.worked(*words, "--json").data["objects"] if each["kind"] == "JobSet")
+    assert jobset["change"] == "changed"
+    assert typist.worked("launch", "W03", "--name", "other", "--diff").out == "The objects are the same.\n"
+
+
+def test_the_helm_command(typist: Typist) -> None:
+    told = typist.worked("launch", "W03", "--name", "mine", "--helm", "--json").data
+    assert told["with_file"].startswith("helm install mine ")
+    assert told["file_name"] == "mine.values.yaml"
+    assert told["needs"] == []
+
+
+def test_a_recipe_has_to_be_named(typist: Typist) -> None:
+    found = typist.a4("launch", "--dry-run")
+    assert found.code == 2
+    assert "No recipe was named." in found.err
+    assert "There is no recipe W99." in typist.a4("values", "W99").err
+
+
+def test_recipes_are_listed_with_their_numbers(typist: Typist) -> None:
+    codes = {each["code"] for each in json.loads(typist.worked("recipes", "--json").out)}
+    assert codes == {f"W{number:02}" for number in range(1, 25)} - {"W23"}
