@@ -187,13 +187,16 @@ class Attach:
 
         await asyncio.to_thread(editors.start, editor)
 
-    async def diagnose(self, namespace: str, job: str, rank: int) -> AsyncGenerator[Step, None]:
-        """Every step from the token to an editor in the pod, as it ends; changes nothing."""
+    async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
+        """Every step from the token to an editor in the pod, as it ends; changes nothing.
+
+        `rank` counts over the whole job, or is REPLICATED/INDEX; raises BadInput.
+        """
         from console.ssh.doctor import diagnose
 
         entry = await asyncio.to_thread(self._entry, namespace, job)
         client = self._watched.connected.client
-        async for step in diagnose(client, self._reach, Address(namespace, job, rank), entry):
+        async for step in diagnose(client, self._reach, Address.of(namespace, job, str(rank)), entry):
             yield step
 
     def _entry(self, namespace: str, job: str) -> Entry | None:

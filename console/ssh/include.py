@@ -33,7 +33,10 @@ def line(places: Places) -> str:
 
 def present(places: Places) -> bool:
     """Whether ssh reads our hosts by itself."""
-    content = _read(places.user_config)
+    try:
+        content = places.user_config.read_bytes()
+    except OSError:  # then ssh does not read it either
+        return False
     return line(places).encode() in _before_hosts(content)
 
 
@@ -99,7 +102,7 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
+        raise BadInput(f"{path} cannot be read: {error.strerror}.", "Make it a file that you may read.") from error
 
 
 def _replace(path: Path, content: bytes, there: bool) -> None:

@@ -181,11 +181,7 @@ async def doctor(options: Options) -> int:
     """Every step from the token to an editor in the pod; 1 if one failed."""
     found: list[Step] = []
     async with connected(options, ()) as session:
-        address = options.rank_text or "0"
-        number = int(address) if address.isdecimal() else -1
-        if number < 0:
-            raise BadInput(f"{address} is no rank of the whole job.", "Count over the whole job: 0, 1, …")
-        async for step in session.attach.diagnose(session.namespace, options.job, number):
+        async for step in session.attach.diagnose(session.namespace, options.job, options.rank_text or "0"):
             found.append(step)
             if not options.json:
                 show_step(step)

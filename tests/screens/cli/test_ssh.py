@@ -69,6 +69,14 @@ def test_a_command_over_ssh_and_its_exit_code(a4: Commands) -> None:
     assert (again.stdout, again.stderr) == (f"{JOB}-workload-0-1\n", ""), "there is nothing to do and to say"
 
 
+def test_a_config_that_cannot_be_changed_is_no_hindrance(a4: Commands) -> None:
+    a4.openssh.config.mkdir(parents=True)
+    command = [str(A4), "ssh", "--kubeconfig", str(a4.kubeconfig), "--yes", JOB, "5", "--", "hostname"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.stdout == f"{JOB}-workload-0-5\n", done.stderr
+    assert "cannot be read: Is a directory" in done.stderr
+
+
 def test_no_key_is_put_anywhere_without_a_yes(a4: Commands) -> None:
     code, out, err = a4.run("ssh", JOB, "0")
     assert (code, out) == (3, "")
@@ -131,6 +139,7 @@ def test_the_doctor_in_words_and_in_json(a4: Commands) -> None:
     assert [step["name"] for step in steps] == list(STEPS)
     assert [step["title"] for step in steps] == list(STEPS.values())
     assert {step["state"] for step in steps} <= {"ok", "warning"}
+    assert {step["state"] for step in a4.json("doctor", JOB, "workload/4")} <= {"ok", "warning"}
     code, out, _ = a4.run("doctor", "nowhere", "0")
     assert code == 1
     assert "There is no job nowhere" in out
