@@ -82,7 +82,9 @@ class Follow:
     async def why(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
         shared = self._shared.get((namespace, name))
-        return await card(self._cluster, self.folder, (namespace, name), shared.log.parts if shared else ())
+        return await card(
+            self._cluster, self._streams, self.folder, (namespace, name), shared.log.parts if shared else ()
+        )
 
     def left(self) -> None:
         """The cluster is another one from here on: its jobs are not those that were followed."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.models.failure import FailureCard, endings, first_of
-from console.parsers.secrets import blotted
+from console.parsers.secrets import Blotter
+from console.parsers.stamps import text_of
 from console.parsers.xid import xid
 from console.spool.shelf import kept_job
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from console.follow.stream import OpenStream
     from console.models.failure import Ending
     from console.spool.part import Part
     from console.spool.shelf import Shelf
@@ -28,7 +30,7 @@ LOOKED = 400
 
 
 async def card(
-    cluster: WatchedCluster, folder: Path, key: tuple[str, str], parts: Sequence[Part]
+    cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[Part]
 ) -> FailureCard | None:
     """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
     jobset = cluster.fleet.jobsets.get(key)
@@ -38,7 +40,7 @@ async def card(
     first = first_of(_each_once(found))
     if first is None:
         return None
-    texts = await _last_lines(cluster, key[0], first[0], parts, shelf)
+    texts = await _last_lines(streams, key[0], first[0], parts, shelf)
     faults = dict.fromkeys(str(fault) for text in texts if (fault := _fault(text)))
     return FailureCard(*first, tuple(texts[-LINES:]), tuple(faults))
 
@@ -53,13 +55,13 @@ def _fault(text: str) -> str:
 
 
 async def _last_lines(
-    cluster: WatchedCluster, namespace: str, ending: Ending, parts: Sequence[Part], shelf: Shelf | None
+    streams: OpenStream, namespace: str, ending: Ending, parts: Sequence[Part], shelf: Shelf | None
 ) -> list[str]:
     """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept."""
     found = _tail(ending, parts)
     if not found and ending.pod:
         with suppress(ConsoleError):  # the pod may be gone, and the card says the rest
-            found = await _of_pod(cluster, namespace, ending.pod)
+            found = await _of_pod(streams, namespace, ending.pod)
     if not found and shelf is not None:
         found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.parts())))
     return found
@@ -72,9 +74,9 @@ def _tail(ending: Ending, parts: Sequence[Part]) -> list[str]:
     return []
 
 
-async def _of_pod(cluster: WatchedCluster, namespace: str, pod: str) -> list[str]:
-    from console.cluster import logs
+async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
+    from console.cluster.logs import Memory, Wanted
 
-    wanted = logs.Wanted(namespace, pod, tail=LOOKED, follow=False)
-    async with aclosing(logs.follow_log(cluster.connected.client, wanted)) as lines:
-        return [blotted(line.text.encode()).decode("utf-8", "replace") async for line in lines]
+    stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Blotter().lines, -1)
+    async with aclosing(stream.batches()) as batches:
+        return [text_of(raw).decode("utf-8", "replace") async for batch in batches for _, raw in batch]

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from screens.widgets.job_line import JobLine
 
-BUDGET = 2_000_000
-"""Lines that are fetched of all ranks together when a log is first opened; what comes after is followed."""
-LEAST = 2_000
 RENEW = 0.1
 """Seconds between two drawings while lines stream in."""
 MODES = ("one", "all", "agreed")
@@ -85,10 +82,8 @@ class LogTab(JobTab):
 
     @work(group="log", exclusive=True)
     async def _follow(self) -> None:
-        ranks = len(self.line.ranks) if self.line else 1
-        tail = max(LEAST, BUDGET // max(1, ranks))
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
-            async with self.live.session.follow.job(*self.key, tail=tail) as log:
+            async with self.job_log() as log:
                 self._log = log
                 await log.ready.wait()
                 self._show_log()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on
+from textual import getters, on, work
+from textual.widgets import Static
 
+from console.models.failure import endings
 from screens.tabs.events import show_event
 from screens.tabs.tab import JobTab
 from screens.widgets.event_table import EventTable
@@ -19,11 +23,16 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from console.follow.pulse import Pulse
     from console.models.fleet import Fleet
     from console.models.ranks import Rank
     from screens.widgets.job_line import JobLine
     from screens.widgets.listing import RowKey
 
+CARD = 10
+"""Lines of the card of a failure; the rest is a key away, in the log."""
+BEAT = 0.5
+"""Seconds between two looks at how fresh the ranks are."""
 FEW = 8
 """Up to so many ranks the table alone shows them all at a glance."""
 
@@ -36,6 +45,8 @@ class RanksTab(JobTab):
     TITLE = "Ranks"
     DEFAULT_CSS: ClassVar[str] = """
     RanksTab {
+        #card { display: none; height: auto; max-height: 10; margin: 1 1 0 1; padding: 0 1; border-left: outer $error;
+            text-wrap: nowrap; text-overflow: ellipsis; }
         RankMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
         #caption { height: 1; margin: 1 0 0 0; }
@@ -45,15 +56,20 @@ class RanksTab(JobTab):
         RankMatrix { margin: 0; }
         RankTable { height: 1fr; max-height: 100%; margin: 0; }
         #caption, EventTable { display: none; }
+        #card { max-height: 4; margin: 0 1; }
     }
     """
 
     matrix = getters.query_one(RankMatrix)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
+    _pulse: Pulse | None = None
+    _listening = False
+    _told = (0, 0)
 
     def compose(self) -> ComposeResult:
         """Matrix, table, events."""
+        yield Static(id="card", markup=False)
         yield RankMatrix()
         yield RankTable()
         yield SentenceLine(id="caption")
@@ -73,8 +89,54 @@ class RanksTab(JobTab):
         if began:
             self.table.move_to((str(self.rank),))
         self.matrix.display = len(line.ranks) > FEW
-        self.matrix.cells = tuple(RankCell(rank.number, rank_glyph(rank)) for rank in line.ranks)
+        self._show_cells(line)
+        self._keep_pulse(line)
+        self._keep_card(line)
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
+
+    def _show_cells(self, line: JobLine) -> None:
+        pulse = self._pulse
+        heard, behind = (pulse.heard, pulse.behind) if pulse else ({}, lambda rank: 0)
+        self.matrix.cells = tuple(
+            RankCell(rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number))
+            for rank in line.ranks
+        )
+        self.matrix.refresh()
+
+    def _keep_pulse(self, line: JobLine) -> None:
+        """Listen to all ranks, once there are too many to look at one by one and one of them runs."""
+        if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
+            self._listening = True
+            self._listen()
+
+    @work(group="pulse", exclusive=True)
+    async def _listen(self) -> None:
+        from console.follow.pulse import pulses
+
+        with self.live.report_errors("The ranks cannot be listened to"):
+            async with self.job_log() as log, aclosing(pulses(log)) as beats:
+                async for pulse in beats:
+                    self._pulse = pulse
+                    if self.is_open and self.line is not None:
+                        self._show_cells(self.line)
+                    await asyncio.sleep(BEAT)
+
+    def _keep_card(self, line: JobLine) -> None:
+        """The card of what failed first, anew whenever more has ended badly."""
+        found = len(endings(line.jobset, line.fleet))
+        about = (line.jobset.restarts, found)
+        if any(about) and about != self._told:
+            self._told = about
+            self._read_card()
+
+    @work(group="card", exclusive=True)
+    async def _read_card(self) -> None:
+        with self.live.report_errors("What failed first cannot be told"):
+            card = await self.live.session.follow.why(*self.key)
+            view = self.query_one("#card", Static)
+            view.display = card is not None
+            if card is not None:
+                view.update("\n".join(card.told()[:CARD]))
 
     @property
     def keys_to(self) -> Widget:

@@ -10,12 +10,20 @@ from textual.message import Message
 from textual.reactive import reactive
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from textual.widget import Widget
 
+    from console.follow.joblog import JobLog
     from console.models.fleet import Fleet
     from console.models.ranks import Rank
     from screens.base import LiveScreen
     from screens.widgets.job_line import JobLine
+
+
+BUDGET = 2_000_000
+"""Lines that are fetched of all ranks together when a log is first opened; what comes after is followed."""
+LEAST = 2_000
 
 
 class JobTab(Vertical):
@@ -98,6 +106,11 @@ class JobTab(Vertical):
     def live(self) -> LiveScreen:
         """The page: its session, its app, its way to report errors."""
         return cast("LiveScreen", self.screen)
+
+    def job_log(self) -> AbstractAsyncContextManager[JobLog]:
+        """What all ranks print, shared with every other tab; of a job with many ranks the older lines are left out."""
+        ranks = len(self.line.ranks) if self.line else 1
+        return self.live.session.follow.job(*self.key, tail=max(LEAST, BUDGET // max(1, ranks)))
 
     @property
     def chosen(self) -> Rank | None:

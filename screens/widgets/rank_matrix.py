@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,15 +13,16 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.ink import Inked
+from screens.wording import Run
 
 if TYPE_CHECKING:
     from textual import events
     from textual.geometry import Size
 
-    from screens.wording import Run
-
 A_LINE = 32
 CELL = 2
+FRESH = ((10.0, "ok"), (60.0, "text"), (300.0, "dim"), (float("inf"), "faint"))
+"""Seconds since the last line of a rank that runs, and how bright it is up to then."""
 GUTTER = 5
 
 
@@ -30,6 +32,19 @@ class RankCell:
 
     number: int
     glyph: Run
+    heard: float = 0.0
+    """When it printed its last line; 0.0 if that is not known."""
+    behind: int = 0
+    """Steps behind the foremost rank."""
+
+    def run(self, now: float) -> Run:
+        """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""
+        if self.behind and self.glyph.ink != "bad":
+            return Run("▼", "bad")
+        if self.glyph.ink != "ok" or not self.heard:
+            return self.glyph
+        quiet = now - self.heard
+        return Run(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
 
 
 class RankMatrix(Inked, can_focus=True):
@@ -77,13 +92,14 @@ class RankMatrix(Inked, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of cells."""
-        ground = self.rich_style
+        ground, now = self.rich_style, time.time()
         count = self.a_line(self.size.width)
         first = y * count
         segments = [Segment(f"{first:>{GUTTER - 1}} ", ground + self.ink("dim"))]
         for index, cell in enumerate(self.cells[first : first + count], first):
             back = ground + self.ground("cursor") if self.has_focus and index == self.cursor else ground
-            segments.append(Segment(cell.glyph.text, back + self.ink(cell.glyph.ink)))
+            mark = cell.run(now)
+            segments.append(Segment(mark.text, back + self.ink(mark.ink)))
             segments.append(Segment(" ", ground))
         return Strip(segments).adjust_cell_length(self.size.width, ground)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
 from console.models.access import StopReport
@@ -16,6 +17,7 @@ from screens.job import JobScreen
 from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
+from screens.modals.prompt import Prompt
 from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
@@ -24,6 +26,7 @@ from tests.screens.queue_scene import queue_scene, replaced, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from screens.app import ConsoleApp
 
@@ -206,13 +209,17 @@ async def test_without_jobs_it_says_why(link: Link, words: str) -> None:
 
 
 async def test_job_header_ranks_and_first_failure() -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+    session = FakeSession(queue_scene())
+    session.logs["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "CUDA out of memory")]
+    async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "sweep")
         text = screen_text(app)
         assert "✗ failed" in text
         assert "First failure: rank 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
         assert text.count("jobset failed") == 1
         await until(pilot, lambda: "Log rank 1" in screen_text(app))  # the one that failed first
+        await until(pilot, lambda: "Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled" in screen_text(app))
+        await until(pilot, lambda: "CUDA out of memory" in screen_text(app))
         await pilot.press("l")
         await until(pilot, lambda: "rank 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
@@ -235,6 +242,65 @@ async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
         assert screen.query_one(RankMatrix).display
         await pilot.press("l")
         await until(pilot, lambda: "rank 0 waits for its pod" in screen_text(app))
+
+
+async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
+    fleet = queue_scene()
+    session = FakeSession(fleet)
+    big, rank = fleet.jobsets["default", "big"], fleet.pods[RANK_0]
+    pods = {}
+    for number in range(40):
+        pod = replace(rank, name=f"big-{number}", uid=f"uid-{number}", jobset="big", jobset_uid=big.uid, attempt=1,
+                      completion_index=number, job_index=0, replicated_job=big.groups[0].name)  # fmt: skip
+        pods[pod.key] = pod
+        session.say(
+            pod.name, f"iteration {50 if number == 7 else 99}/ 1000", at=time.time() - (400 if number == 9 else 0)
+        )
+    session.show(pods=pods)
+    async with console(session) as (app, pilot, _):
+        screen = await to_job(app, pilot, "big")
+        matrix = screen.query_one(RankMatrix)
+        await until(pilot, lambda: any(cell.behind for cell in matrix.cells))
+        await until(pilot, lambda: all(cell.heard for cell in matrix.cells))
+        marks = [cell.run(time.time()) for cell in matrix.cells]
+        assert (marks[7].text, matrix.cells[7].behind) == ("▼", 49)
+        assert marks[9].ink == "faint"
+        assert {mark.ink for number, mark in enumerate(marks) if number not in {7, 9}} == {"ok"}
+
+
+async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
+    session = FakeSession(queue_scene())
+    for number in range(6):
+        session.say(f"llama-workload-0-{number}-x7k{number}", "all say this", f"only {'x' * number} says that")
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: "all say this" in screen_text(app))
+        assert screen_text(app).count("all say this") == 1
+        await pilot.press("m")
+        await until(pilot, lambda: screen_text(app).count("all say this") == 6)
+        assert "6 of 6 live, 0 lines lost" in screen_text(app)
+        await pilot.press("m")
+        await until(pilot, lambda: screen_text(app).count("all say this") == 1)
+        assert "×6 of 6 all say this" in screen_text(app)
+        assert "rank 5 only xxxxx says that" in screen_text(app)
+        await pilot.press("F", *"!only", "enter")
+        await until(pilot, lambda: "says that" not in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "says that" in screen_text(app))
+
+
+async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
+    session = FakeSession(queue_scene())
+    session.logs[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: "hello 2" in screen_text(app))
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, Prompt) and isinstance(app.focused, Input))
+        app.screen.query_one(Input).value = str(tmp_path / "out.log")
+        await pilot.press("enter")
+        await until(pilot, lambda: "3 lines in" in toasts(app))
+    assert (tmp_path / "out.log").read_text() == "hello 0\nhello 1\nhello 2\n"
 
 
 async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
