@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from console.drafting import Drafting
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
@@ -146,6 +148,27 @@ def test_a_value_that_is_taken_back_leaves_the_text_alone_but_for_its_line(path:
     level.pop(last)
     expected = text.replace("gpus: 24\n", "") if path == "gpus" else MINE.replace(lines, "")
     assert DRAFTING.write_yaml(plan(values), text) == expected
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+MAPS = st.dictionaries(st.from_regex(r"[A-Z_]{1,3}", fullmatch=True), WORDS, max_size=5)
+LISTS = st.lists(st.from_regex(r"n[0-9]", fullmatch=True), max_size=5, unique=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MAPS, LISTS, MAPS, LISTS)
+def test_any_change_of_any_text_says_what_was_meant(
+    old: dict[str, str], old_nodes: list[str], new: dict[str, str], new_nodes: list[str]
+) -> None:
+    def values(env: dict[str, str], nodes: list[str]) -> dict[str, Value]:
+        made: dict[str, Value] = {"env": dict(env)} if env else {}
+        return made | ({"placement": {"avoidNodes": list(nodes)}} if nodes else {})
+
+    before = DRAFTING.write_yaml(plan(values(old, old_nodes)))
+    commented = "".join(f"# about the next\n{line}" if line[:1].isalpha() else line for line in before.splitlines(True))
+    text = DRAFTING.write_yaml(plan(values(new, new_nodes)), commented)
+    assert DRAFTING.read_yaml(NCCL, text).values == values(new, new_nodes)
+    assert text.count("# about the next") == commented.count("# about the next")
 
 
 def test_a_text_that_cannot_be_read_is_written_anew_with_its_comments() -> None:
