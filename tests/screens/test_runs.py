@@ -12,6 +12,7 @@ from console.models.release import Leftover, StopPlan
 from console.models.run import Outcome, RunRecord
 from console.settings import Settings
 from screens.job import JobScreen
+from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.leftovers import LeftoversScreen
 from screens.modals.confirm import Confirm
@@ -59,6 +60,13 @@ async def to_runs(app: Any, pilot: Any) -> RunsScreen:
     screen = app.screen
     assert isinstance(screen, RunsScreen)
     return screen
+
+
+async def to_job(app: Any, pilot: Any) -> None:
+    """The cursor on llama-70b in the list of jobs."""
+    await pilot.press("3")
+    await until(pilot, lambda: isinstance(app.screen, JobsScreen))
+    await until(pilot, lambda: app.screen.table.move_to(("default", "llama-70b")))
 
 
 async def test_every_run_says_how_it_ended() -> None:
@@ -114,6 +122,7 @@ async def test_two_marked_runs_side_by_side() -> None:
         await pilot.press("space", "down", "space", "d")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await until(pilot, lambda: "compared with nccl-2 (run 2" in screen_text(app))
+        assert isinstance(app.screen, RunScreen)
         assert app.screen.run is RUNS[0]
 
 
@@ -133,6 +142,7 @@ async def test_the_job_of_a_run_while_it_lives() -> None:
         await until(pilot, lambda: "not in this cluster any more" in toasts(app))
         await pilot.press("end", "J")
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert isinstance(app.screen, JobScreen)
         assert app.screen.key == ("default", "llama-70b")
 
 
@@ -209,8 +219,7 @@ async def test_before_a_stop_every_object_is_named() -> None:
         ("PersistentVolumeClaim data", "bucket gs://runs, mounted at /gcs"),
     )  # fmt: skip
     async with console(session_of(stop_plan=plan)) as (app, pilot, session):
-        await pilot.press("3")
-        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        await to_job(app, pilot)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
@@ -222,8 +231,7 @@ async def test_before_a_stop_every_object_is_named() -> None:
 
 async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
     async with console(session_of(stop_plan=NotAllowed("You may not read secrets."))) as (app, pilot, _):
-        await pilot.press("3")
-        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        await to_job(app, pilot)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Helm release llama-70b in default: uninstalled" in screen_text(app)
@@ -234,8 +242,7 @@ async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:
 async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> None:
     plan = LaunchPlan("nccl-all-reduce", "llama-70b", "default", {"gpus": 8})
     async with console(session_of(release_plan=plan)) as (app, pilot, session):
-        await pilot.press("3")
-        await until(pilot, lambda: app.current_mode == "jobs" and app.screen.table.move_to(("default", "llama-70b")))
+        await to_job(app, pilot)
         if where == "job":
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, JobScreen))
@@ -282,6 +289,7 @@ async def test_values_of_a_run_are_not_mixed_with_the_default_profile() -> None:
         await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.form.texts.get("gpus") == "32")
+        assert isinstance(app.screen, LaunchScreen)
         assert app.screen.form.texts["name"] == "nccl-1"
 
 
