@@ -201,7 +201,8 @@ def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, pa
     ],
 )
 def test_what_may_not_be_seen_is_said(kind: str, state: LinkState, verdict: Verdict, part: str) -> None:
-    found = told(cluster(**{kind: Link(kind, state)}))
+    links: Any = {kind: Link(kind, state)}
+    found = told(cluster(**links))
     assert found.verdict is verdict
     assert part in found.sentence
 
