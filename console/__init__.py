@@ -3,6 +3,7 @@
 From top to bottom, each layer knowing only those below it:
 
     session                     one connection, from login to logout; the only door for screens
+    attach, ssh/                ranks by name for ssh and editors: hosts, checked host keys, the person's key, a doctor
     launch, watched             a recipe and its values -> a Helm release; one cluster's watches and its latest picture
     reading                     a log that somebody has, read without any cluster
     store, cluster/, helm       single objects in, whole pictures out; the Kubernetes API; the Helm SDK

@@ -1,4 +1,4 @@
-"""SSH from inside a4: the only module that imports paramiko.
+"""SSH from inside a4, by paramiko, which only this module and `sftp` import.
 
 Blocking functions over a connected socket, for threads, and `open_transport`, which puts them together: the host key
 is checked against what the API says before anything is sent that could be misused.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,6 +80,24 @@ async def test_rsync_by_name(session: Session, openssh: OpenSsh, tmp_path: Path,
     assert done.code == 0, done.err
     done = await openssh.ssh(host.host, f"cat {there}/tree/deep/file; rm -r {there}")
     assert done.out == "told", done.err
+
+
+async def test_a_port_of_the_pod_through_ssh(session: Session, openssh: OpenSsh) -> None:
+    """Both clusters' pods have the ports of this machine."""
+    host = await set_up(session)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        through = ("ssh", "-F", str(openssh.config), "-W", f"127.0.0.1:{port}", host.host)
+        assert (await openssh.run(*through, typed=b"told")).out == "TOLD"
+    refused = await openssh.run(*through, typed=b"told")
+    assert refused.code == 255
+    assert "refused" in refused.err or "failed" in refused.err
 
 
 async def test_nothing_is_put_into_a_pod_unasked(session: Session, openssh: OpenSsh) -> None:

@@ -82,7 +82,7 @@ def test_the_config_is_byte_identical_after_undo(places: Places, name: str) -> N
     assert list(places.user.iterdir()) == [places.user_config]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(content=st.binary(max_size=200) | st.text("Host*Match Include#\r\n\t=a4", max_size=80).map(str.encode))
 def test_whatever_it_holds_it_comes_back(places: Places, content: bytes) -> None:
     if include.MARK in content or include.MADE in content:
