@@ -1,4 +1,7 @@
-"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
+"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off.
+
+Over 300 lines, because recipes, form, judgement and views meet here over one plan.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,13 @@ from screens.profiling import lay_default, pick_profile
 from screens.widgets.form import Form
 from screens.widgets.inputs import Pasted
 from screens.widgets.launch_draft import NAME, LaunchDraft
+from screens.widgets.launch_head import LaunchHead
 from screens.widgets.launch_pane import VIEWS, LaunchPane
 from screens.widgets.launch_views import LaunchViews
-from screens.widgets.launch_words import choices_of, fit_words, free_name, help_words, note_words, recipe_words
-from screens.widgets.launch_words import sum_words as words_of_sum
+from screens.widgets.launch_words import choices_of, free_name, help_words, sum_words
 from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
-from screens.wording import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,9 +65,7 @@ class LaunchScreen(LiveScreen):
 
     recipes = getters.query_one(RecipeTable)
     form = getters.query_one(Form)
-    about = getters.query_one("#about", SentenceLine)
-    fit = getters.query_one("#fit", SentenceLine)
-    notes = getters.query_one("#notes", SentenceLine)
+    head = getters.query_one(LaunchHead)
     note = getters.query_one("#help", SentenceLine)
     sum_line = getters.query_one("#sum", SentenceLine)
     pane = getters.query_one(LaunchPane)
@@ -89,9 +89,7 @@ class LaunchScreen(LiveScreen):
         with Horizontal():
             yield RecipeTable()
             with Vertical(id="middle"):
-                yield SentenceLine(id="about")
-                yield SentenceLine(id="fit")
-                yield SentenceLine(id="notes")
+                yield LaunchHead()
                 yield Form()
                 yield SentenceLine(id="help")
                 yield SentenceLine(id="sum")
@@ -169,10 +167,9 @@ class LaunchScreen(LiveScreen):
         self.views.begin()
 
     def _tell_recipe(self) -> None:
-        words = Run("Read-only: nothing can be launched from here. ", "waits")
-        first = (words,) if self.app.settings.read_only else ()
         if self.draft is not None:
-            self.about.runs = (*first, *recipe_words(self.draft.recipe, brief=self.has_class("-typing")))
+            typing, read_only = self.has_class("-typing"), self.app.settings.read_only
+            self.head.tell_recipe(self.draft.recipe, brief=typing, read_only=read_only)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
         """A name that is free."""
@@ -211,8 +208,7 @@ class LaunchScreen(LiveScreen):
         plan, problems = planned
         found = {problem.path: problem.message for problem in reversed(problems)}
         self.form.show_problems({**self.draft.server_says, **found})
-        self.notes.runs = tuple(note_words(() if problems else self.session.notes(plan)))
-        self.notes.display = bool(self.notes.runs) or (self.notes.display and bool(problems))
+        self.head.tell_notes(() if problems else self.session.notes(plan), sound=not problems)
         self._tell_fit()
         if self._views_due is not None:
             self._views_due.stop()
@@ -223,12 +219,9 @@ class LaunchScreen(LiveScreen):
         if planned is None or self.draft is None:
             return
         plan, problems = planned
-        self.sum_line.runs = tuple(words_of_sum(plan, self.draft, problems))
-        wrong = [problem.path for problem in problems if problem.path in {"gpus", "queue"}]
-        if wrong:
-            self.fit.runs = (Run("○ Whether it fits is known once what is wrong is mended.", "dim"),)
-        else:
-            self.fit.runs = tuple(fit_words(self.app.fleet, self.session.drafting.ask(plan)))
+        self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
+        asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
+        self.head.tell_fit(self.app.fleet, self.session.drafting.ask(plan) if asked else None)
 
     @on(Form.Entered)
     def tell_field(self, event: Form.Entered) -> None:

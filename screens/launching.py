@@ -94,9 +94,8 @@ async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, erro
     screen.judge()
     if draft.server_says:
         screen.form.go(next(iter(draft.server_says)))
-    leftover = getattr(error, "leftover", None)
-    if isinstance(error, ReleaseFailed) and leftover:
-        await _offer_removal(screen, *leftover)
+    if isinstance(error, ReleaseFailed) and error.leftover:
+        await _offer_removal(screen, *error.leftover)
 
 
 async def _offer_removal(screen: Launching, namespace: str, name: str) -> None:

@@ -1,6 +1,6 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `launch`, `consoles`, `practice`, `screens`, `ssh`) and the size of the cluster.
+Options choose parts (`parsers`, `launch`, `consoles`, `practice`, `screens`, `ssh`, `tunnels`) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, launch, parsers, ssh
+from tests.bench import consoles, form_keys, launch, parsers, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -32,7 +32,9 @@ SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Lau
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["parsers", "launch", "practice", "consoles", "screens", "ssh"])
+    parser.add_argument(
+        "parts", nargs="*", default=["parsers", "launch", "practice", "consoles", "screens", "ssh", "tunnels"]
+    )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is filled already, instead of a lab of its own")
@@ -44,6 +46,10 @@ def main() -> int:
         good &= launch.main(say, bound)
     if "practice" in options.parts:
         good &= practice()
+    if {"logs", "logfile"} & set(options.parts):
+        good &= logs.large_file(bound)
+    if "logs" in options.parts:
+        good &= logs.streams(ratio, bound, say)
     if {"consoles", "screens"} & set(options.parts):
         with filled(options) as kubeconfig:
             pods = count_pods(kubeconfig)
@@ -53,6 +59,8 @@ def main() -> int:
                 good &= every_screen(kubeconfig)
     if "ssh" in options.parts:
         good &= by_name()
+    if "tunnels" in options.parts:
+        good &= tunnels.main(say, bound)
     say("all bounds kept" if good else "a bound was broken")
     return 0 if good else 1
 
@@ -118,6 +126,8 @@ def every_screen(kubeconfig: Path) -> bool:
     for key, name in SCREENS.items():
         paints: tuple[Paint, ...] = consoles.key_to_paint(kubeconfig, key)
         kept.append(bound(f"{name}: key settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
+    for what, paints in form_keys.form_keys(consoles.a4(kubeconfig)).items():
+        kept.append(bound(f"Form, {what}: settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
     return all(kept)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.bench.consoles import DOWN, UP, Paint, keys
+from tests.bench.consoles import DOWN, UP, keys
 from tests.bench.terminal import Terminal
 
 if TYPE_CHECKING:
     from tests.bench.consoles import Program
+    from tests.bench.terminal import Paint
 
 LETTERS = b"abcdefghijklmnopqrst"
 ENTER, ALL_FIELDS, ERASE = b"\r", b"\x14", b"\x7f"
@@ -16,7 +17,7 @@ RECIPES_ABOVE = 8
 """Of the recipe with most fields."""
 
 
-def typing(program: Program) -> dict[str, tuple[Paint, ...]]:
+def form_keys(program: Program) -> dict[str, tuple[Paint, ...]]:
     """Timings by what is pressed: letters in a field, the arrow keys, the cursor over the list of recipes."""
     with Terminal(program.argv, program.environment) as terminal:
         terminal.wait("the first screen", lambda text: bool(text.strip()), 30)
