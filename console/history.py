@@ -127,7 +127,12 @@ class History:
 
     async def close(self) -> None:
         """Let go of the file."""
-        await asyncio.to_thread(self._close)
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        # A thread that still works on the file is waited for: closing it under its hands ends the process.
+        with self._lock:
+            self._close()
 
     # the file
 
