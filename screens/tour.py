@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError, ProgramFailed
 from console.models.job import JobState
 from console.models.ranks import ranks
+from console.models.run import Outcome
 from console.practice.child import PracticeProcess
 from console.settings import Settings
 from screens import wording
@@ -26,6 +27,7 @@ from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
+from screens.runs import RunsScreen
 from screens.widgets.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ async def _tour(app: ConsoleApp, pictures: Path) -> None:
         await guide.watch()
         await guide.reach_in()
         await guide.stop()
+        await guide.remember()
         await app.action_quit()
 
 
@@ -207,6 +210,19 @@ class Guide:
         await self.until("the list of jobs", lambda: isinstance(self.app.screen, JobsScreen))
         await self.settled()
         self.shot("jobs-after")
+
+    async def remember(self) -> None:
+        """The run in the memory, with what came of it."""
+        await self.press("6", "Runs: what was launched, and how it ended")
+        page = self.app.screen
+        assert isinstance(page, RunsScreen)
+        await self.until("the run in the memory", lambda: page.table.row)
+        run = page.table.row
+        if run is None or run.outcome is not Outcome.SUCCEEDED or run.average_busbw is None:
+            raise ConsoleError(f"The run of {NAME} is not remembered with its end and its bandwidth.")
+        say(f"   run {run.number}, {run.name}: {run.outcome}, peak {run.peak_busbw} GB/s, average {run.average_busbw}")
+        await self.settled()
+        self.shot("runs")
 
     def nothing_left(self) -> bool:
         """Whether no JobSet and no pod of the job is there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from console.models.run import (
     observed,
 )
 from tests.fakes import fleet_of
+
+if TYPE_CHECKING:
+    from console.models.values import Value
 
 RUN = RunRecord("nccl-all-reduce", "anna", "team", number=1, launched=1000.0)
 GROUPS = (ReplicatedJob("workload", pods_per_job=2, gpus_per_pod=8, ready=1),)
@@ -109,7 +112,7 @@ def test_secrets_are_not_kept() -> None:
         *Catalogue.load().fields("own-script"),
         Field("password", "Password", "", FieldKind.TEXT, "", secret=True),
     )
-    values = {
+    values: dict[str, Value] = {
         "gpus": 16,
         "password": "hunter2",
         "env": {"HF_TOKEN": "hunter2", "NCCL_DEBUG": "INFO", "TOKENIZERS_PARALLELISM": "false"},
