@@ -1,0 +1,59 @@
+"""What the console expects of a launch is what Kueue then does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.models.forecast import Verdict, forecast
+from console.models.launch import LaunchPlan
+
+if TYPE_CHECKING:
+    from console.session import Session
+    from tests.contract.space import Space
+
+
+def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:
+    values = {"queue": "team", "gpus": gpus, "topology": {"request": "none", **topology}}
+    return LaunchPlan("ddp-smoke", name, space.name, values)
+
+
+@pytest.mark.parametrize(
+    ("quota", "held", "gpus", "verdict"),
+    [
+        (32, 0, 16, Verdict.NOW),
+        (32, 16, 16, Verdict.NOW),
+        (16, 16, 16, Verdict.WAITS),
+        (16, 0, 32, Verdict.NEVER),
+    ],
+)
+async def test_what_is_expected_happens(
+    session: Session, space: Space, quota: int, held: int, gpus: int, verdict: Verdict
+) -> None:
+    await space.queue("team", quota)
+    if held:
+        await session.launch(plan(space, "before", held))
+        await space.admission("before", "Admitted")
+    asked = plan(space, "mine", gpus)
+
+    def seen() -> bool:
+        queues = [queue for queue in session.fleet.cluster_queues.values() if queue.name.startswith(space.name)]
+        return bool(session.fleet.local_queues.get((space.name, "team"))) and any(
+            queue.in_use() == held for queue in queues
+        )
+
+    async for fleet in session.snapshots():
+        if seen():
+            found = forecast(fleet, session.drafting.ask(asked))
+            break
+    assert found.verdict is verdict, found
+    assert (found.total, found.free) == (quota, quota - held)
+
+    await session.launch(asked)
+
+    if verdict is Verdict.NOW:
+        await space.admission("mine", "Admitted")
+    else:
+        reserved = await space.admission("mine", "QuotaReserved", "False")
+        assert reserved["status"] == "False"
