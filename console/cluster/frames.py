@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import struct
-from functools import lru_cache
-from typing import Protocol
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _SHORT, _MIDDLE = 126, 127
 _LARGEST_CONTROL = 125
+_LONG = 4096
+"""Bytes from which on a compiled function is worth being looked for."""
 
 
 class Sink(Protocol):
@@ -112,11 +119,47 @@ def frame(kind: int, *parts: bytes) -> bytes:
     return b"".join((head, mask, masked(data, mask)))
 
 
-def masked(data: bytes, mask: bytes) -> bytes:
-    """Every byte crossed with the mask's, which repeats; as large numbers, the fastest way without a compiler."""
+def masked(data: bytes, mask: bytes) -> bytes | bytearray:
+    """Every byte crossed with the mask's, which repeats."""
+    if len(data) >= _LONG and (compiled := _compiled()):
+        made = bytearray(data)
+        compiled(mask, made)
+        return made
+    return masked_slowly(data, mask)
+
+
+def masked_slowly(data: bytes, mask: bytes) -> bytes:
+    """The same as arithmetic with large numbers, the fastest way without a compiler."""
     words = -(-len(data) // 4)
     key = int.from_bytes(mask, "little") * _ones(words)
     return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]
+
+
+@cache
+def _compiled() -> Callable[[bytes, bytearray], None] | None:
+    """The function of aiohttp, thirty times as fast, from its file alone: to import aiohttp takes a third of a second.
+
+    None where it was built without, or does something else than it did.
+    """
+    package = importlib.util.find_spec("aiohttp")
+    places = list(package.submodule_search_locations or ()) if package else []
+    loader = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
+    for place in places:
+        spec = importlib.machinery.FileFinder(os.path.join(place, "_websocket"), loader).find_spec("mask")  # noqa: PTH118
+        if spec and spec.loader:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            found: Callable[[bytes, bytearray], None] | None = getattr(module, "_websocket_mask_cython", None)
+            if found and _masks(found):
+                return found
+    return None
+
+
+def _masks(function: Callable[[bytes, bytearray], None]) -> bool:
+    """Whether it masks."""
+    tried = bytearray(range(100))
+    function(b"abcd", tried)
+    return bytes(tried) == masked_slowly(bytes(range(100)), b"abcd")
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, form_keys, launch, parsers, ssh, tunnels
+from tests.bench import consoles, form_keys, launch, logs, parsers, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -33,7 +33,7 @@ SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Lau
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "parts", nargs="*", default=["parsers", "launch", "practice", "consoles", "screens", "ssh", "tunnels"]
+        "parts", nargs="*", default=["parsers", "launch", "practice", "logs", "consoles", "screens", "ssh", "tunnels"]
     )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
@@ -46,10 +46,7 @@ def main() -> int:
         good &= launch.main(say, bound)
     if "practice" in options.parts:
         good &= practice()
-    if {"logs", "logfile"} & set(options.parts):
-        good &= logs.large_file(bound)
-    if "logs" in options.parts:
-        good &= logs.streams(ratio, bound, say)
+    good &= logs.main(options.parts, ratio, bound, say)
     if {"consoles", "screens"} & set(options.parts):
         with filled(options) as kubeconfig:
             pods = count_pods(kubeconfig)

@@ -1,0 +1,196 @@
+"""`a4 forward` beside `kubectl port-forward` on the lab, and what `a4 proxy` takes to its first byte.
+
+Rounds alternate, so that a busy machine slows both alike; figures are medians of one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.bulk import client
+from tests.bench.consoles import A4
+from tests.contract.space import jobset
+from tests.lab.control_plane import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JOB = "bench-tunnels"
+REMOTE = 9999
+READY = 60.0
+ROUNDS = 7
+ONE, EIGHT, UP = 400_000_000, 640_000_000, -240_000_000
+"""Bytes of a round: over one connection, over eight together, and to the pod."""
+WHOLE = 1_000_000_000
+IDLE = 50
+REST = 20.0
+"""Seconds for which idle tunnels are watched."""
+FIRST_BYTES = 11
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool]) -> bool:
+    """Measure and print; whether all bounds are kept."""
+    with tempfile.TemporaryDirectory() as state, Lab(say=say) as lab, ExitStack() as stack:
+        os.environ["XDG_STATE_HOME"] = state
+        pod = prepare(lab, stack.enter_context(source()))
+        ours, process = stack.enter_context(a4(lab, REMOTE))
+        theirs = stack.enter_context(kubectl(lab, pod))
+        kept = [
+            beside(say, "1 stream (MB/s)", ours, theirs, ONE, 1, 1.2),
+            beside(say, "8 streams (MB/s)", ours, theirs, EIGHT, 8, 1.5),
+            beside(say, "1 stream to the pod (MB/s)", ours, theirs, UP, 1, None),
+            bound("growth over 1 GB (MiB)", growth(process.pid, ours), 8),
+            bound("50 idle tunnels (% of a core)", 100 * idle(lab), 1),
+            bound("a4 proxy: first byte (ms)", 1000 * first_byte(lab), 150),
+        ]
+    return all(kept)
+
+
+def prepare(lab: Lab, port: int) -> str:
+    """A job of one pod whose port leads to the server; the pod's name."""
+    forwards = [{"ports": [REMOTE + at], "target": {"address": "127.0.0.1", "port": port}} for at in range(IDLE)]
+    lab.create([
+        jobset(JOB, "a4", 1, topology=""),
+        {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterPortForward", "metadata": {"name": JOB},
+         "spec": {"forwards": forwards}},
+    ])  # fmt: skip
+    selector = ["-l", f"jobset.sigs.k8s.io/jobset-name={JOB}", "--field-selector=status.phase=Running", "-o", "name"]
+    end = time.monotonic() + READY
+    while not (found := lab.kubectl("get", "pods", *selector).split()):
+        assert time.monotonic() < end, f"{JOB} does not run"
+    return found[0]
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def source() -> Iterator[int]:
+    """The server behind the pod's port."""
+    with running(sys.executable, "-m", "tests.bench.bulk") as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+
+
+@contextmanager
+def a4(lab: Lab, *remotes: int) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`a4 forward`; its first local port."""
+    command = (str(A4), "forward", JOB, "0", *(f":{each}" for each in remotes), "--kubeconfig", str(lab.kubeconfig))
+    with running(*command) as process:
+        assert process.stdout is not None
+        # "127.0.0.1:9999 leads to port 9999 of …", a line for each
+        lines = [process.stdout.readline() for _ in remotes]
+        port = int(lines[0].split(" ")[0].partition(":")[2])
+        wait_for(port)
+        yield port, process
+
+
+@contextmanager
+def kubectl(lab: Lab, pod: str) -> Iterator[int]:
+    """`kubectl port-forward`; its local port."""
+    assert lab.tools is not None
+    program = str(lab.tools.program("kubectl"))
+    with running(program, "--kubeconfig", str(lab.kubeconfig), "port-forward", pod, f":{REMOTE}") as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().split(" -> ")[0].rpartition(":")[2])
+        wait_for(port)
+        yield port
+
+
+def wait_for(port: int) -> None:
+    """kwok hears of the pod's port a moment after it was named."""
+    end = time.monotonic() + READY
+    while True:
+        try:
+            client(port, 1)
+        except OSError:
+            assert time.monotonic() < end, f"port {port} does not answer"
+        else:
+            return
+
+
+def transfer(port: int, amount: int, streams: int) -> float:
+    """MB/s of so many bytes over so many connections together."""
+    threads = [threading.Thread(target=client, args=(port, amount // streams)) for _ in range(streams)]
+    began = time.perf_counter()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return abs(amount) / 1e6 / (time.perf_counter() - began)
+
+
+def beside(
+    say: Callable[[str], None], what: str, ours: int, theirs: int, amount: int, streams: int, least: float | None
+) -> bool:
+    """Both in turn; prints medians and their ratio; whether it is as high as it should be."""
+    rounds = [(transfer(ours, amount, streams), transfer(theirs, amount, streams)) for _ in range(ROUNDS)]
+    mine, other = (statistics.median(each) for each in zip(*rounds, strict=True))
+    share = mine / other
+    said = "" if least is None else f"{least:7.2f}  {'kept' if share >= least else 'BROKEN'}"
+    say(f"{what:32} {mine:10.0f} {other:10.0f} {share:9.3f} {said}")
+    return least is None or share >= least
+
+
+def growth(pid: int, port: int) -> float:
+    """MiB by which the process grows while 1 GB goes through it."""
+    before = memory(pid)
+    transfer(port, WHOLE, 1)
+    return memory(pid) - before
+
+
+def memory(pid: int) -> float:
+    """Resident MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def cpu(pid: int) -> float:
+    """Seconds of a core used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def idle(lab: Lab) -> float:
+    """Share of a core for tunnels through each of which a connection stands and says nothing."""
+    with a4(lab, *range(REMOTE, REMOTE + IDLE)) as (_, process), ExitStack() as stack:
+        command = [str(A4), "tunnels", "--json"]
+        listed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["items"]
+        (tunnel,) = (each for each in listed if each["pid"] == process.pid)
+        for each in tunnel["listeners"]:
+            stack.enter_context(socket.create_connection(("127.0.0.1", each["local"]))).sendall(b"0")
+        before, start = cpu(process.pid), time.perf_counter()
+        threading.Event().wait(REST)
+        return (cpu(process.pid) - before) / (time.perf_counter() - start)
+
+
+def first_byte(lab: Lab) -> float:
+    """Median seconds from starting `a4 proxy` to sshd's first byte."""
+    command = [str(A4), "proxy", "--kubeconfig", str(lab.kubeconfig), JOB, "0"]
+    times = []
+    for _ in range(FIRST_BYTES):
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1) == b"S"
+            times.append(time.perf_counter() - began)
+            process.kill()
+    return statistics.median(times)
