@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import cached_property
 from getpass import getuser
 from typing import TYPE_CHECKING
 
+from console.errors import ConsoleError
 from console.watched import WatchedCluster
 
 if TYPE_CHECKING:
@@ -152,6 +154,8 @@ class LaunchingCluster(WatchedCluster):
 
     async def stop_job(self, namespace: str, name: str) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
+        with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
+            await self.runs.settle()
         report = await self.stopping.stop(namespace, name)
         await self.runs.stopped(namespace, name)
         return report

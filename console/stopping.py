@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from console.models.job import JobSet
     from console.watched import WatchedCluster
 
-GENERAL = "what it wrote to buckets and volumes"
-
 
 class Stopping:
     """What can be stopped on one cluster, and removed after it."""
@@ -27,13 +25,15 @@ class Stopping:
 
     async def plan(self, namespace: str, name: str) -> StopPlan:
         """What stopping a job would remove and leave, from Helm's record of its release; NotFound if there is none."""
+        from console.cluster import actions
         from console.cluster.ours import data_of
         from console.helm import is_kept, kind_and_name
 
         jobset, release = await self._found(namespace, name)
         if not release:
-            alone = (f"JobSet {name}",)
-            return StopPlan(namespace, name, "", alone, (GENERAL,), *self._held(jobset))
+            connection = self._cluster.connected
+            text = await actions.manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
+            return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *self._held(jobset))
         manifests = await self._launcher().helm.manifest(name=release, namespace=namespace)
         kept = [text for text in manifests if is_kept(text)]
         goes = tuple(" ".join(kind_and_name(text)) for text in manifests if text not in kept)

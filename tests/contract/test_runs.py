@@ -130,6 +130,12 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
     await eventually(nothing, "the volume and its claim are gone")
 
 
+async def test_a_job_without_a_release_goes_alone(session: Session, space: Space) -> None:
+    await space.jobset("own", "team", 1)
+    stop = await session.stopping.plan(space.name, "own")
+    assert (stop.release, stop.goes, stop.stays) == ("", ("JobSet own",), ())
+
+
 async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
         await session.stopping.plan(space.name, "nope")
