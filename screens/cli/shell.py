@@ -38,8 +38,7 @@ async def shell(options: Options) -> int:
                 code, broken = error.exit_code, error
             if broken is None and (code == 0 or fate(session.fleet, pod) is Fate.HERE):
                 return code
-            if broken is not None:
-                warn(str(broken.message))
+            warn(broken.message if broken else f"The shell ended with its pod (exit code {code}).")
             found = await replacing(session, pod, options)
             if found is None:
                 return code
@@ -62,7 +61,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
                             continue
                 except NotFound as error:
                     if fate(fleet, pod) is Fate.OVER:
-                        warn(error.message)
+                        warn(f"Nothing takes its place: {error.message}")
                         return None
                     continue
                 same = found.uid == pod.uid

@@ -196,3 +196,21 @@ async def test_another_key_does_not(cluster: PracticeCluster, key: paramiko.PKey
     async with bridge(cluster) as connection:
         with pytest.raises(paramiko.AuthenticationException):
             await asyncio.wait_for(asyncio.to_thread(talk, connection), LIMIT)
+
+
+async def test_a_command_ends_with_its_container(cluster: PracticeCluster) -> None:
+    await pod(cluster)
+    begun = asyncio.Event()
+
+    async def write(channel: int, data: bytes) -> None:
+        begun.set()
+
+    running = asyncio.create_task(
+        cluster.runtime.exec(
+            "default", "a", "main", ["sh", "-c", "echo begun; sleep 60"], tty=False, stdin=None, write=write,
+            resize=asyncio.Queue(),
+        )
+    )  # fmt: skip
+    await asyncio.wait_for(begun.wait(), LIMIT)
+    cluster.storage.delete(PODS, "default", "a", grace_seconds=0)
+    assert await asyncio.wait_for(running, LIMIT) in (129, 137)

@@ -30,6 +30,8 @@ class ContainerRun:
         self.state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self.last_state: Object = {}
         self.place: Place | None = None
+        self.guests: set[Callable[[], None]] = set()
+        """End commands that were started in it from outside; called when it ends, for they end with it."""
         self._clock = clock
         self._ended = ended
         self._steps: Iterator[Step] | None = None
@@ -81,6 +83,8 @@ class ContainerRun:
         }
         if self.log is not None:
             self.log.end()
+        for end in tuple(self.guests):
+            end()
         self._ended(self)
 
     def restart(self) -> None:

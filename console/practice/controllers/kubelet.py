@@ -52,6 +52,9 @@ class Kubelets(Controller):
         """Look at one pod."""
         pod = self.storage.find(PODS, *key)
         if pod is None:
+            for run in [run for run in self._runs.values() if run.key == key]:
+                run.stop(0.0)  # it was deleted without grace
+                self._runs.pop(run.pod["metadata"]["uid"], None)
             return
         uid = pod["metadata"]["uid"]
         run = self._runs.get(uid)
@@ -73,9 +76,9 @@ class Kubelets(Controller):
 
     def gone(self, run: PodRun) -> None:
         """All containers of a deleted pod have ended."""
-        run.report()
         pod = self.storage.find(PODS, *run.key)
         if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"]:
+            run.report()
             self._remove(pod)
 
     def _remove(self, pod: Object) -> None:

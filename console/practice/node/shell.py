@@ -12,7 +12,7 @@ import shutil
 import signal
 import struct
 import termios
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from console.practice.node.host_keys import HostKeys
@@ -36,6 +36,10 @@ class ShellPlace:
 
     folder: Path
     env: dict[str, str]
+    guests: set[Callable[[], None]] = field(default_factory=set, compare=False)
+    """Of the container: what ends the commands in it when it ends."""
+    begun: set[asyncio.subprocess.Process] = field(default_factory=set, compare=False)
+    """Of one command: its process."""
 
     @property
     def notice(self) -> str:
@@ -67,7 +71,7 @@ class Shells:
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
-        return ShellPlace(folder, env)
+        return ShellPlace(folder, env, run.guests)
 
     def _tmux_folder(self, folder: Path) -> Path:
         """Where a pod's tmux has its socket: a short path, for sockets may have no long one."""
@@ -90,9 +94,20 @@ class Shells:
         if found is None:
             await write(2, f"practice cluster: {argv[0] if argv else 'nothing'}: not found on this machine\n".encode())
             return _NOT_FOUND
-        if tty:
-            return await self._with_terminal(place, [found, *argv[1:]], stdin, write, resize)
-        return await self._with_pipes(place, [found, *argv[1:]], stdin, write)
+        begun: set[asyncio.subprocess.Process] = set()
+        place = replace(place, begun=begun)
+
+        def end() -> None:
+            for process in begun:
+                _end(process)
+
+        place.guests.add(end)
+        try:
+            if tty:
+                return await self._with_terminal(place, [found, *argv[1:]], stdin, write, resize)
+            return await self._with_pipes(place, [found, *argv[1:]], stdin, write)
+        finally:
+            place.guests.discard(end)
 
     async def close(self) -> None:
         """End every command."""
@@ -116,6 +131,7 @@ class Shells:
             **files,  # type: ignore[arg-type]
         )
         self._processes.add(process)
+        place.begun.add(process)
         return process
 
     async def _with_pipes(
@@ -149,6 +165,7 @@ class Shells:
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         self._processes.add(process)
+        place.begun.add(process)
         os.close(slave)
         if _is_shell(argv):
             await write(1, place.notice.encode() + b"\r\n")
