@@ -127,7 +127,7 @@ async def _ask(name: str, what: str) -> Tunnel | None:
 def _known() -> dict[str, Tunnel]:
     """The last that was written of each. Blocking."""
     found = {}
-    for path in sorted(state_folder().glob("*.json")):
+    for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
         values = read_json(path)
         try:
             found[path.stem] = decoded(values)
