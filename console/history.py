@@ -60,7 +60,7 @@ class History:
         self.place = place
         self.note = ""
         """What is wrong with the file, in one sentence; empty: nothing."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._writable = True
 
@@ -108,10 +108,8 @@ class History:
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)
-                    last = _ENDED if only else ()
-                    connection.execute(
-                        f"UPDATE runs SET {settings} WHERE number = ?{only}", (*part.values(), before.number, *last)
-                    )
+                    given = (*part.values(), before.number, *(_ENDED if only else ()))
+                    connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
 
         await self._do(work, None, writes=True)
 
@@ -127,12 +125,7 @@ class History:
 
     async def close(self) -> None:
         """Let go of the file."""
-        await asyncio.to_thread(self._let_go)
-
-    def _let_go(self) -> None:
-        # A thread that still works on the file is waited for: closing it under its hands ends the process.
-        with self._lock:
-            self._close()
+        await asyncio.to_thread(self._close)
 
     # the file
 
@@ -214,8 +207,9 @@ class History:
             raise
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        with self._lock:  # a thread that still works on the file is waited for
+            if self._connection is not None:
+                self._connection.close()
             self._connection = None
 
 

@@ -14,7 +14,8 @@ from console.models.values import look, put
 from console.parsers.helm_line import HelmLine, looks_like_helm, parse_helm_line, spell_way
 from console.parsers.schema import leaves
 from console.parsers.seed_names import LAUNCHERS, MARKS
-from console.parsers.seed_values import File, Translated, assemble, remaining, translate
+from console.parsers.seed_values import File, Translated, assemble, translate
+from console.parsers.trees import remaining
 from console.parsers.values import nearest
 from console.parsers.values_read import plain_value, read_values
 from console.parsers.values_text import LONGEST, Node, TextFault, parse_text

@@ -11,18 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput
 from console.models.confidential import is_confidential, looks_confidential
 from console.models.draft import Remark
 from console.parsers import seed_names as names
 from console.parsers.helm_line import spell_way
+from console.parsers.trees import MISSING, lay_over, leaves_of, pop_at, put_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from console.parsers.helm_line import Setting, Way
-
-_MISSING = object()
+    from console.parsers.helm_line import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,13 @@ def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], ou
     """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
     root: dict[str, Any] = {}
     for tree in trees:
-        _overlay(root, tree)
+        lay_over(root, tree)
     for setting in settings:
         if setting.unknown:
             ours = names.SAME.get(tuple(str(name) for name in setting.way), "its field")
             out.leave(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
             continue
-        _set(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
+        put_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
     return root
 
 
@@ -86,23 +84,23 @@ def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out
     _file_systems(root, out)
     _gib(root, out)
     for way, path in names.SAME.items():
-        value = _pop(root, way)
-        if value is not _MISSING and value not in ("", [], None):
+        value = pop_at(root, way)
+        if value is not MISSING and value not in ("", [], None):
             out.put(path, value)
     for way, why in names.GONE.items():
-        value = _pop(root, way)
-        if value not in (_MISSING, "", None, False, [], {}):
+        value = pop_at(root, way)
+        if value not in (MISSING, "", None, False, [], {}):
             out.leave(".".join(way), why)
     for way in names.FOLLOWS:
-        _pop(root, way)
+        pop_at(root, way)
     for name in [each for each in root if each not in own]:
-        for unknown, _ in _leaves(root.pop(name), (name,)):
+        for unknown, _ in leaves_of(root.pop(name), (name,)):
             out.leave(spell_way(unknown), "no chart of the documents and no value here is called so")
 
 
 def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> None:
-    launcher, training = _pop(root, ("workload_launcher",)), _pop(root, ("pai_training_script",))
-    config = _pop(root, ("workload_config",))
+    launcher, training = pop_at(root, ("workload_launcher",)), pop_at(root, ("pai_training_script",))
+    config = pop_at(root, ("workload_config",))
     if isinstance(launcher, File):
         out.recipe = names.LAUNCHERS.get(launcher.name, "own-script")
         if out.recipe == "own-script":
@@ -127,7 +125,7 @@ def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: Tr
 def _envs(root: dict[str, Any], out: Translated) -> None:
     """Variables by name; in a --set line a place stands for the name."""
     for way in (("workload", "envs"), ("network", "ncclSettings")):
-        given = _pop(root, way)
+        given = pop_at(root, way)
         if isinstance(given, Mapping):  # a map is what people take it for
             given = [{"name": name, "value": value} for name, value in given.items()]
         entries = list(enumerate(given if isinstance(given, list) else ()))
@@ -175,7 +173,7 @@ def _training_mode(value: str, out: Translated) -> None:
 
 
 def _topology(root: dict[str, Any], out: Translated) -> None:
-    request = _pop(root, ("tasSettings", "topologyRequest"))
+    request = pop_at(root, ("tasSettings", "topologyRequest"))
     for key, level in request.items() if isinstance(request, Mapping) else ():
         found = re.search(r"podset-(preferred|required|unconstrained)-topology$", str(key))
         if found is None:
@@ -189,7 +187,7 @@ def _topology(root: dict[str, Any], out: Translated) -> None:
 
 def _mounts(root: dict[str, Any], out: Translated) -> None:
     buckets: dict[str, str] = {}
-    for place, mount in enumerate(_dicts(_pop(root, ("volumes", "gcsMounts")))):
+    for place, mount in enumerate(_dicts(pop_at(root, ("volumes", "gcsMounts")))):
         bucket = _text(mount.get("bucketName") or "")
         if not bucket:
             continue
@@ -202,7 +200,7 @@ def _mounts(root: dict[str, Any], out: Translated) -> None:
         out.put("storage.gcs", buckets)
     claims = {
         _text(mount["claimName"]): _text(mount.get("mountPath") or "/mnt")
-        for mount in _dicts(_pop(root, ("volumes", "pvcMounts")))
+        for mount in _dicts(pop_at(root, ("volumes", "pvcMounts")))
         if mount.get("claimName")
     }
     if "nfs-pvc" in claims:
@@ -214,23 +212,23 @@ def _mounts(root: dict[str, Any], out: Translated) -> None:
 
 
 def _file_systems(root: dict[str, Any], out: Translated) -> None:
-    nfs = _pop(root, ("volumes", "nfs", "enabled"))
-    if nfs is not _MISSING and _text(nfs) == "true":
+    nfs = pop_at(root, ("volumes", "nfs", "enabled"))
+    if nfs is not MISSING and _text(nfs) == "true":
         out.put("storage.nfs.claim", "nfs-pvc")
-    lustre = _pop(root, ("volumes", "lustre", "enabled"))
-    if lustre is not _MISSING and _text(lustre) == "true":
+    lustre = pop_at(root, ("volumes", "lustre", "enabled"))
+    if lustre is not MISSING and _text(lustre) == "true":
         out.put("storage.lustre.claim", "lustre-pvc")
         if out.recipe == "qwen3-next-pretrain":
             out.recipe = "qwen3-next-lustre"
     for kind, given in (("nfs", nfs), ("lustre", lustre)):
-        if given is not _MISSING and _text(given) == "false":
+        if given is not MISSING and _text(given) == "false":
             # What describes a file system that is not used would only make one.
-            _pop(root, ("volumes", kind))
+            pop_at(root, ("volumes", kind))
 
 
 def _gib(root: dict[str, Any], out: Translated) -> None:
-    given = _pop(root, ("network", "gibVersion"))
-    if given is _MISSING:
+    given = pop_at(root, ("network", "gibVersion"))
+    if given is MISSING:
         return
     image = _text(given or "")
     if not image:
@@ -239,72 +237,6 @@ def _gib(root: dict[str, Any], out: Translated) -> None:
         out.put("network.gib.image", image)
     else:
         out.leave("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
-
-
-# trees
-
-
-def _overlay(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    for name, value in above.items():
-        under = below.get(name)
-        if isinstance(value, Mapping) and isinstance(under, dict):
-            _overlay(under, value)
-        else:
-            below[name] = value
-
-
-def _set(root: dict[str, Any], way: Way, value: Any) -> None:
-    level: Any = root
-    for name, following in zip(way, (*way[1:], None), strict=True):
-        last = following is None
-        if isinstance(name, int):
-            if not isinstance(level, list):
-                raise BadInput(f"{spell_way(way)} counts in what is no list.")
-            level += [None] * (name + 1 - len(level))
-        elif not isinstance(level, dict):
-            raise BadInput(f"{spell_way(way)} goes on where there is a single value.")
-        if last:
-            level[name] = value
-            return
-        below = level.get(name) if isinstance(level, dict) else level[int(name)]
-        wanted: type = list if isinstance(following, int) else dict
-        if not isinstance(below, wanted):
-            below = wanted()
-            level[name] = below
-        level = below
-
-
-def _pop(root: dict[str, Any], way: tuple[str, ...]) -> Any:
-    """Take a value out of the tree, with the maps that are empty then."""
-    first, *rest = way
-    if first not in root:
-        return _MISSING
-    if not rest:
-        return root.pop(first)
-    below = root[first]
-    if not isinstance(below, dict):
-        return _MISSING
-    found = _pop(below, tuple(rest))
-    if not below:
-        del root[first]
-    return found
-
-
-def remaining(root: dict[str, Any], way: tuple[str, ...]) -> Any:
-    """Take what is left at the end of that way; None if nothing is."""
-    found = _pop(root, way)
-    return None if found is _MISSING else found
-
-
-def _leaves(value: Any, way: Way) -> Iterator[tuple[Way, Any]]:
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _leaves(item, (*way, str(name)))
-    elif isinstance(value, list) and value:
-        for place, item in enumerate(value):
-            yield from _leaves(item, (*way, place))
-    elif value is not None:
-        yield way, value
 
 
 def _dicts(value: Any) -> list[Mapping[str, Any]]:

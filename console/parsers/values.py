@@ -124,7 +124,7 @@ def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema
         kind = _KINDS.get(str(error.validator_value), "something else")
         return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
     # A name that a map may not have is reported on the map.
-    keys = [*rest, error.instance] if "propertyNames" in error.absolute_schema_path else rest
+    keys = [*rest, str(error.instance)] if "propertyNames" in error.absolute_schema_path else rest
     return [FieldProblem(path, _sentence(part, error, rest), tuple(keys))]
 
 

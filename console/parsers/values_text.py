@@ -102,13 +102,16 @@ def _may_be_secret(line: str) -> bool:
     return looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
 
 
-def _document(reading: _Reading) -> Node | None:
-    import yaml
+def _is(event: Any, kind: str) -> bool:
+    """Whether the parser's event is of that kind."""
+    return type(event).__name__ == kind
 
+
+def _document(reading: _Reading) -> Node | None:
     root: Node | None = None
     documents = 0
     for event in reading.events:
-        if isinstance(event, yaml.DocumentStartEvent):
+        if _is(event, "DocumentStartEvent"):
             documents += 1
             if documents > 1:
                 raise TextFault("a second document begins; values are one document.", event.start_mark.line + 1)
@@ -121,18 +124,16 @@ def _document(reading: _Reading) -> Node | None:
 
 
 def _node(reading: _Reading, event: Any, depth: int) -> Node:
-    import yaml
-
     line = event.start_mark.line + 1
-    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+    if _is(event, "AliasEvent") or getattr(event, "anchor", None):
         raise TextFault("references (&name, *name) may not be used.", line)
     if getattr(event, "tag", None):
         raise TextFault(f"tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}) may not be used.", line)
     if depth > DEEPEST:
         raise TextFault(f"it is nested more than {DEEPEST} levels deep.", line)
-    if isinstance(event, yaml.MappingStartEvent):
+    if _is(event, "MappingStartEvent"):
         return _map(reading, event, depth)
-    if isinstance(event, yaml.SequenceStartEvent):
+    if _is(event, "SequenceStartEvent"):
         return _list(reading, event, depth)
     start, end = event.start_mark.index, event.end_mark.index
     if event.style in ("|", ">"):
@@ -141,11 +142,9 @@ def _node(reading: _Reading, event: Any, depth: int) -> Node:
 
 
 def _map(reading: _Reading, opened: Any, depth: int) -> Node:
-    import yaml
-
     entries: list[Entry] = []
     seen: dict[str, int] = {}
-    while not isinstance(event := next(reading.events), yaml.MappingEndEvent):
+    while not _is(event := next(reading.events), "MappingEndEvent"):
         key = _node(reading, event, depth + 1)
         if key.entries is not None or key.items is not None:
             raise TextFault("a name must be a single word, no list or map.", key.line)
@@ -170,10 +169,8 @@ def _map(reading: _Reading, opened: Any, depth: int) -> Node:
 
 
 def _list(reading: _Reading, opened: Any, depth: int) -> Node:
-    import yaml
-
     items: list[Node] = []
-    while not isinstance(event := next(reading.events), yaml.SequenceEndEvent):
+    while not _is(event := next(reading.events), "SequenceEndEvent"):
         items.append(_node(reading, event, depth + 1))
     block = not opened.flow_style and items
     return Node(
