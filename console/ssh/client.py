@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -22,7 +22,7 @@ from console.tunnel.reach import Reach
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
     from console.cluster.login import Login
     from console.ssh.identities import Identity
@@ -75,22 +75,41 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
 
 def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:
     """Log in with the first of these keys that is taken; raises KeyRefused."""
-    held = {f"{each.get_name()} {each.get_base64()}": each for each in _agent_keys()}
     tried = []
-    for identity in [each for each in keys if not each.needs_hand][:TRIES]:
-        pair = held.get(identity.public) or _read(identity)
-        if pair is None:
-            continue
-        tried.append(identity.told)
-        try:
-            transport.auth_publickey(user, pair)
-        except paramiko.AuthenticationException:
-            continue
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise Unreachable(f"The SSH server broke off the login: {_words(error)}.") from error
-        return identity
+    with _agent() as held:
+        for identity in [each for each in keys if not each.needs_hand][:TRIES]:
+            pair = held.get(identity.public) or _read(identity)
+            if pair is None:
+                continue
+            tried.append(identity.told)
+            if _taken(transport, user, pair):
+                return identity
     what = f"None of these is taken: {', '.join(tried)}" if tried else "There is no key that can be used"
     raise KeyRefused(f"{what}, for the user {user}.", "a4 ssh puts a key there, after asking.")
+
+
+@contextmanager
+def _agent() -> Iterator[dict[str, paramiko.AgentKey]]:
+    """Keys that the agent holds, by their public halves, while it can be asked to use them."""
+    try:
+        agent = paramiko.Agent()
+    except (paramiko.SSHException, OSError):  # one that does not answer holds nothing for us
+        yield {}
+        return
+    try:
+        yield {f"{each.get_name()} {each.get_base64()}": each for each in agent.get_keys()}
+    finally:
+        agent.close()
+
+
+def _taken(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> bool:
+    try:
+        transport.auth_publickey(user, pair)
+    except paramiko.AuthenticationException:
+        return False
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise Unreachable(f"The SSH server broke off the login: {_words(error)}.") from error
+    return True
 
 
 def run(transport: paramiko.Transport, command: str) -> str:
@@ -159,13 +178,6 @@ async def connection(
                 await asyncio.to_thread(transport.close)
     finally:
         await reach.close()
-
-
-def _agent_keys() -> Sequence[paramiko.PKey]:
-    try:
-        return paramiko.Agent().get_keys()
-    except (paramiko.SSHException, OSError):  # no agent that answers: then there are the files
-        return ()
 
 
 def _read(identity: Identity) -> paramiko.PKey | None:

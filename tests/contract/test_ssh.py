@@ -110,6 +110,30 @@ async def test_nothing_is_put_into_a_pod_unasked(session: Session, openssh: Open
     assert again.adds_key
 
 
+async def test_a_key_that_only_the_agent_holds(
+    session: Session, openssh: OpenSsh, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key, agent = tmp_path / "key", tmp_path / "agent"
+    assert (await openssh.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "held", "-f", str(key))).code == 0
+    running = await openssh.start("ssh-agent", "-D", "-a", str(agent))
+    try:
+        assert running.stdout is not None
+        await running.stdout.readline()
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+        assert (await openssh.run("ssh-add", "-q", str(key))).code == 0
+        key.unlink()
+        key.with_suffix(".pub").unlink()
+        plan = await session.attach.plan(session.namespace, JOB, 0)
+        assert (plan.makes_key, plan.key) == (False, "held of the agent")
+        host = await session.attach.set_up(plan)
+        assert (await openssh.ssh(host.host, "echo in")).out == "in\n"
+        steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 0)}
+        assert "held of the agent" in steps["login"].found
+    finally:
+        running.terminate()
+        await running.communicate()
+
+
 async def test_a_second_time_has_nothing_to_do(session: Session, openssh: OpenSsh) -> None:
     await set_up(session)
     first = openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()
