@@ -50,7 +50,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
     folder = folder or host.folder or "/"
     if name == "gateway":
         return _gateway(host, folder)
-    program = shutil.which(name) or ""
+    program = shutil.which(name) or (shutil.which("zeditor") if name == "zed" else "") or ""
     if name == "zed":
         link = f"ssh://{host.host}{quote(folder)}"
         steps = (
