@@ -63,11 +63,6 @@ class Pipe:
         self._receiver = receiver
         self._socket.listen(self)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether what was written waits to leave."""
-        return self._socket.waiting
-
     def write(self, data: bytes) -> None:
         """Send bytes, at once; heed `full`."""
         for at in range(0, len(data), PIECE):

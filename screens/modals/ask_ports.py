@@ -34,7 +34,7 @@ class AskPorts(ModalScreen["Answer | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "turn_away", "Cancel", id="ports.cancel"),
-        Binding("ctrl+g", "toggle", "Go on by itself", id="ports.background"),
+        Binding("ctrl+g", "by_itself", "Go on by itself", id="ports.background"),
     ]
 
     def __init__(self, title: str, value: str) -> None:
@@ -62,7 +62,7 @@ class AskPorts(ModalScreen["Answer | None"]):
         state = "● It goes on when the console closes" if self._keeps else "○ It ends with the console"
         self.query_one("#keeps", Static).update(f"{state} (ctrl+g changes that).")
 
-    def action_toggle(self) -> None:
+    def action_by_itself(self) -> None:
         """The choice, without leaving the line."""
         self._keeps = not self._keeps
         self._tell()
