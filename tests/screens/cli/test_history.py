@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.history import History, usual_place
+from console.models.run import Outcome, RunRecord
 from console.practice.child import PracticeProcess
 from screens.__main__ import main
 
@@ -200,3 +203,23 @@ def test_history_needs_no_cluster(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert main(["history", "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == {"kind": "history", "note": "", "items": []}
+
+
+def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    server = "https://127.0.0.1:9"
+    config = tmp_path / "kubeconfig"
+    cluster = {"name": "away", "cluster": {"server": server}}
+    context = {"name": "away", "context": {"cluster": "away", "user": "me"}}
+    users = [{"name": "me", "user": {"token": "x"}}]
+    config.write_text(
+        json.dumps({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"})
+    )
+    lost = RunRecord("ddp-smoke", "far", "team", server=server, launched=1000.0, outcome=Outcome.RUNNING)
+    asyncio.run(History(usual_place()).add(lost))
+    assert main(["history", "--kubeconfig", str(config), "--json"]) == 0
+    said = capfd.readouterr()
+    assert [item["outcome"] for item in json.loads(said.out)["items"]] == ["running"]
+    assert "What became of open runs is not known: " in said.err
