@@ -1,0 +1,98 @@
+"""The logs of all ranks over a cut to the API server and the death of a pod: every line once, counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from console.follow import Follow
+from console.session import Session
+from console.settings import Settings
+from tests.contract.cable import cable
+from tests.contract.cluster import CORE, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.follow.joblog import JobLog
+    from tests.contract.client import Object
+    from tests.contract.cluster import Cluster
+    from tests.contract.space import Space
+
+RANKS = 4
+LINES = 50
+
+
+async def print_lines(space: Space, pods: list[Object], about: str) -> Counter[str]:
+    """Every pod prints some lines, equal ones too; what was printed."""
+    printed: Counter[str] = Counter()
+    for rank, pod in enumerate(pods):
+        lines = [f"{about} rank {rank} line {number // 2}" for number in range(LINES)]
+        await space.cluster.append_log(space.api, space.name, pod["metadata"]["name"], "main", lines)
+        printed.update(lines)
+    return printed
+
+
+async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_path: Path) -> None:
+    await space.queue("team", 64)
+    await space.jobset("job", "team", RANKS, restarts=1)
+    pods = await space.pods("job", RANKS)
+    async with cable(cluster.kubeconfig, tmp_path) as (line, kubeconfig):
+        session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
+        session.follow = Follow(session, folder=tmp_path / "logs")
+        seen: Counter[str] = Counter()
+        try:
+            async with session.follow.job(space.name, "job") as log:
+                reading = asyncio.create_task(count(log, seen))
+                printed = await print_lines(space, pods, "before")
+                await has(seen, printed, log)
+                await line.pull()
+                await eventually(lambda: waits(log), "the console notices the cut")
+                printed += await print_lines(space, pods, "meanwhile")
+                await line.plug()
+                await has(seen, printed, log)
+                old = {pod["metadata"]["uid"] for pod in pods}
+                await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
+                pods = await eventually(lambda: others(space, old), "all ranks are there again")
+                printed += await print_lines(space, pods, "after")
+                await has(seen, printed, log)
+                assert log.coverage.lost == 0
+                assert log.coverage.gaps == ()
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+        finally:
+            await session.close()
+    kept = Counter(text.decode() for part in log.parts for text in part.texts(0, len(part)))
+    assert kept == seen
+
+
+async def count(log: JobLog, seen: Counter[str]) -> None:
+    async with aclosing(log.lines()) as batches:
+        async for batch in batches:
+            seen.update(line.text for line in batch if " rank " in line.text)
+
+
+async def has(seen: Counter[str], printed: Counter[str], log: JobLog) -> None:
+    """Every line that was printed is there, as often as it was printed and no more."""
+
+    async def all_there() -> bool:
+        assert seen <= printed, seen - printed
+        return seen == printed
+
+    try:
+        await eventually(all_there, "every line is there", limit=40)
+    except AssertionError:
+        missing = list((printed - seen).elements())
+        raise AssertionError(f"{len(missing)} lines are missing: {missing[:3]}; {log.coverage}") from None
+
+
+async def waits(log: JobLog) -> bool:
+    return log.coverage.live < RANKS
+
+
+async def others(space: Space, old: set[str]) -> list[Object]:
+    """The pods, once none of them is one of those."""
+    pods = await space.pods("job", RANKS)
+    return pods if not {pod["metadata"]["uid"] for pod in pods} & old else []
