@@ -52,9 +52,9 @@ class Kubelets(Controller):
         """Look at one pod."""
         pod = self.storage.find(PODS, *key)
         if pod is None:
-            for run in [run for run in self._runs.values() if run.key == key]:
-                run.stop(0.0)  # it was deleted without grace
-                self._runs.pop(run.pod["metadata"]["uid"], None)
+            for left in [run for run in self._runs.values() if run.key == key]:
+                left.stop(0.0)  # it was deleted without grace
+                self._runs.pop(left.pod["metadata"]["uid"], None)
             return
         uid = pod["metadata"]["uid"]
         run = self._runs.get(uid)
