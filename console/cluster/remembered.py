@@ -51,7 +51,7 @@ def _signature(files: list[Path], context: str) -> list[Any]:
 
 def _note(files: list[Path], context: str) -> Path:
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    name = zlib.crc32("\0".join([context, *map(os.path.abspath, files)]).encode())  # type: ignore[list-item]
+    name = zlib.crc32("\0".join([context, *map(os.path.abspath, files)]).encode())
     return Path(folder) / "a4" / f"context-{name:08x}.json"
 
 
