@@ -64,6 +64,7 @@ class Drafting:
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
         """The changed values of a plan; `before` is the person's text, whose comments and order are kept."""
         values = self._ordered(self._hidden(plan.values))
+        before = before.replace("\r\n", "\n")
         if before.strip():
             edited = self._edited(plan, values, before)
             if edited is not None:

@@ -124,7 +124,9 @@ class _Edits:
 
     def done(self) -> str:
         text = self.text
-        for start, end, new in sorted(self.made, key=lambda each: each[:2], reverse=True):
+        # From the end; of what is inserted at one place, the inner map's lines were made first and come first.
+        order = sorted(enumerate(self.made), key=lambda each: (*each[1][:2], each[0]), reverse=True)
+        for _, (start, end, new) in order:
             text = text[:start] + new + text[end:]
         return text
 
@@ -210,16 +212,21 @@ def _is_list(value: Value) -> TypeGuard[Sequence[Value]]:
 
 
 def _edit_list(edits: _Edits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
-    """Entries that are the same at the beginning and at the end stay; those between are written anew."""
+    """Entries that stay, in their order, keep their lines and comments; the others go, and new ones come between."""
     old = node.items or ()
-    most = min(len(old), len(value))
-    head = next((at for at in range(most) if not edits.same((*keys, "*"), old[at], value[at])), most)
-    tail = 0
-    while tail < most - head and edits.same((*keys, "*"), old[-1 - tail], value[-1 - tail]):
-        tail += 1
-    for gone in old[head : len(old) - tail]:
-        edits.remove_lines(edits.text.rindex("-", 0, gone.start), gone.end)
-    lines = [line for item in value[head : len(value) - tail] for line in item_lines(item)]
+    column, place = node.column, edits.text.rfind("\n", 0, node.start) + 1
+    taken = 0
+    for item in old:
+        found = next((at for at in range(taken, len(value)) if edits.same((*keys, "*"), item, value[at])), None)
+        if found is None:
+            edits.remove_lines(edits.text.rindex("-", 0, item.start), item.end)
+            continue
+        _insert_items(edits, place, value[taken:found], column)
+        taken, place = found + 1, edits.after(item.end)
+    _insert_items(edits, place, value[taken:], column)
+
+
+def _insert_items(edits: _Edits, place: int, items: Sequence[Value], column: int) -> None:
+    lines = [line for item in items for line in item_lines(item)]
     if lines:
-        place = edits.after(old[head - 1].end) if head else edits.text.rfind("\n", 0, node.start) + 1
-        edits.insert(place, lines, node.column)
+        edits.insert(place, lines, column)

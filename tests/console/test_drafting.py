@@ -120,6 +120,12 @@ def changed(path: str, value: Value, *, gone: bool = False) -> str:
         ("env/C", "new", "  B: 'two'\n", "  B: 'two'\n  C: new\n"),
         ("placement/avoidNodes", ["n1", "n2", "n5"], "    - n2\n", "    - n2\n    - n5\n"),
         ("placement/avoidNodes", ["n1"], "    - n2\n", ""),
+        (
+            "placement/avoidNodes",
+            ["n2", "n3"],
+            "    - n1   # slow\n    # broken since May\n    - n2\n",
+            "    # broken since May\n    - n2\n    - n3\n",
+        ),
         ("placement/avoidNodes", ["n9", "n1", "n2"], "    - n1   #", "    - n9\n    - n1   #"),
         ("placement/targetNodes", ["n3"], " [n3, n4]  # reserved\n", "\n    - n3  # reserved\n"),
         ("recipe/nccl/begin", "1M", "    end: 1G\n", "    end: 1G\n    begin: 1M\n"),
@@ -169,6 +175,24 @@ def test_any_change_of_any_text_says_what_was_meant(
     text = DRAFTING.write_yaml(plan(values(new, new_nodes)), commented)
     assert DRAFTING.read_yaml(NCCL, text).values == values(new, new_nodes)
     assert text.count("# about the next") == commented.count("# about the next")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("gpus: 32", "gpus: 64\nenv:\n  NEW: q\n"),
+        ("# c\r\nenv:\r\n  A: x # y\r\ngpus: 32\r\n", "# c\nenv:\n  A: x # y\n  NEW: q\ngpus: 64\n"),
+        ("env:\n    B: |\n      one\n\n    # c\n    C: z\n",
+         "env:\n    B: |\n      one\n\n    # c\n    C: z\n    NEW: q\ngpus: 64\n"),
+        ("---\ngpus: 32 # many\n...\n", "---\ngpus: 64 # many\nenv:\n  NEW: q\n...\n"),
+        ("gpus:\n  32\n'env':\n  A: x\n", "gpus: 64\n'env':\n  A: x\n  NEW: q\n"),
+    ],
+)  # fmt: skip
+def test_all_ways_to_write_yaml_are_edited_in_place(before: str, after: str) -> None:
+    values: dict[str, Any] = copy.deepcopy(DRAFTING.read_yaml(NCCL, before).values)
+    values["gpus"] = 64
+    values.setdefault("env", {})["NEW"] = "q"
+    assert DRAFTING.write_yaml(plan(values), before) == after
 
 
 def test_a_text_that_cannot_be_read_is_written_anew_with_its_comments() -> None:
