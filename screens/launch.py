@@ -21,7 +21,7 @@ from screens.widgets.launch_draft import NAME, LaunchDraft
 from screens.widgets.launch_head import LaunchHead
 from screens.widgets.launch_pane import VIEWS, LaunchPane
 from screens.widgets.launch_views import LaunchViews
-from screens.widgets.launch_words import choices_of, free_name, help_words, sum_words
+from screens.widgets.launch_words import LIST_HELP, choices_of, free_name, help_words, sum_words
 from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from console.models.fleet import Fleet
+    from console.models.forecast import Ask
     from console.models.launch import FieldProblem, LaunchPlan, Recipe
     from console.models.offer import Offer
     from screens.widgets.listing import RowKey
@@ -60,6 +61,7 @@ class LaunchScreen(LiveScreen):
                 tooltip="A values.yaml or a helm install line fills the form"),
         Binding("f8", "profile", "Profile", show=False, id="launch.profile",
                 tooltip="Lay the values of a profile over the form"),
+        Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
         Binding("f1", "app.help", "Help", show=False, id="launch.help"),
     ]  # fmt: skip
 
@@ -79,6 +81,8 @@ class LaunchScreen(LiveScreen):
         self._planned: tuple[LaunchPlan, tuple[FieldProblem, ...]] | None = None
         self._judging = False
         self._views_due: Timer | None = None
+        self._asked: Ask | None = None
+        """What the queues' words are about."""
         self._listed: Mapping[str, Offer] = {}
         self._listed_in = ""
         self.launched: set[str] = set()
@@ -120,8 +124,8 @@ class LaunchScreen(LiveScreen):
 
     def _offer(self) -> None:
         planned = self.plan()
-        ask = self.session.drafting.ask(planned[0]) if planned is not None else None
-        self.form.offer({**choices_of(self.app.fleet, self.session.namespace, ask), **self._listed})
+        self._asked = self.session.drafting.ask(planned[0]) if planned is not None else None
+        self.form.offer({**choices_of(self.app.fleet, self.session.namespace, self._asked), **self._listed})
 
     @work(group="choices", exclusive=True)
     async def _relist(self) -> None:
@@ -221,7 +225,10 @@ class LaunchScreen(LiveScreen):
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
         asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
-        self.head.tell_fit(self.app.fleet, self.session.drafting.ask(plan) if asked else None)
+        ask = self.session.drafting.ask(plan) if asked else None
+        self.head.tell_fit(self.app.fleet, ask)
+        if ask not in {None, self._asked}:
+            self._offer()
 
     @on(Form.Entered)
     def tell_field(self, event: Form.Entered) -> None:
@@ -235,6 +242,11 @@ class LaunchScreen(LiveScreen):
         event.stop()
         self.take_recipe()
         self.form.go(NAME)
+
+    def action_search(self) -> None:
+        """The line in which the form's fields are searched."""
+        self.take_recipe()
+        self.form.action_search()
 
     def action_advanced(self) -> None:
         """Shows or hides the advanced fields; what was typed stays."""
@@ -340,6 +352,8 @@ class LaunchScreen(LiveScreen):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """On a narrow screen the recipes make room for the form."""
         self.set_class(event.widget is not self.recipes, "-typing")
+        if event.widget is self.recipes:
+            self.note.runs = (LIST_HELP,)
         self._tell_recipe()
 
     @on(Form.Left)

@@ -32,7 +32,6 @@ class LaunchHead(Vertical):
         & > #notes { height: 2; display: none; }
         &.-brief > #about { max-height: 1; }
     }
-    .-low LaunchHead > #notes { height: 1; }
     """
 
     def __init__(self) -> None:

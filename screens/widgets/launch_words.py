@@ -107,10 +107,16 @@ def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
     ]
 
 
+LIST_HELP = Run(
+    "⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim"
+)
+"""Stands where a field's help will be, while the list of recipes has the keys."""
+
+
 def help_words(field: Field | None, problem: str) -> list[Run]:
     """Help for one field: what is wrong with it first."""
     if field is None:
-        return [Run("⏎ opens the section. ", "dim"), Run("ctrl+t shows the fields of all of them.", "dim")]
+        return [Run("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
     wrong = [Run(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
     default = "" if field.secret else spell(field, field.default).replace("\n", ", ")
     examples = f" For example {', '.join(field.examples)}." if field.examples else ""
@@ -138,7 +144,7 @@ def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
 def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Run]:
     """What would be created."""
     gpus = value_of(plan, draft.fields, "gpus")
-    words = [Run("JobSet ", "dim"), Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
+    words = [Run(plan.name, "strong"), Run(f" in {plan.namespace}", "dim")]
     if isinstance(gpus, int):
         nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
         words.append(Run(f"  {wording.count(gpus, 'GPU')}{nodes}" if gpus else "  no GPUs"))
@@ -175,10 +181,7 @@ def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
-        said = [Run(word, ink), Run(f" {reason}.")]
-    else:
-        said = [Run(f"{word}: ", ink), Run(f"{reason}.")]
-    return [light, *said, Run(f" ({CHECK})", "faint")]
+    return [light, Run(word, ink), Run(f" ({CHECK}): ", "faint"), Run(f"{reason}.")]
 
 
 def note_words(notes: Sequence[str]) -> list[Run]:
