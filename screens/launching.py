@@ -128,6 +128,10 @@ async def paste_it(screen: Launching, text: str) -> None:
     if draft is None:
         return
     taken = _fill(screen, draft, read)
+    here_in = screen.app.session.namespace
+    if read.namespace and read.namespace != here_in:
+        words = f"The text says namespace {read.namespace}; launches go to {here_in}. N, in the list, switches."
+        screen.app.notify(words, severity="warning", timeout=10, markup=False)
     if read.left_out or read.notes:
         await screen.app.push_screen_wait(PasteReport(_head(draft, taken), paste_words(read, taken=taken)))
     else:

@@ -217,15 +217,14 @@ async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launc
 
 
 async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() -> None:
-    line = (
-        "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set colour=red"
-    )
+    line = "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set x=1"
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("down", "backspace", "backspace", "8")
         app.post_message(events.Paste(line))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
-        await until(pilot, lambda: "colour" in screen_text(app))  # what was not taken is named
+        await until(pilot, lambda: "○ x:" in screen_text(app))  # what was not taken is named
+        assert "namespace team; launches go to default" in toasts(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)
         assert (screen.form.texts["name"], screen.form.texts["gpus"]) == ("mira-llama", "32")
