@@ -40,6 +40,8 @@ class Splice:
         self._finished = False
         self.why = ""
         """Why the pod's side ended, in words; empty when it just closed the connection."""
+        self.by_pod = False
+        """Whether it was the pod's side that ended."""
         self.ended = asyncio.get_running_loop().create_future()
         """Done when all is over."""
 
@@ -115,7 +117,7 @@ class Splice:
 
     def end(self, why: str) -> None:
         """The pod's side has ended: what it said still leaves."""
-        self.why = why
+        self.why, self.by_pod = why, True
         for transport in (self._target, self._source):
             if transport:
                 transport.close()

@@ -173,6 +173,8 @@ class Forwarding:
             await splice.ended
             if splice.why:
                 self._broke(splice.why)
+            elif splice.by_pod:  # as it does after an answer, or because it is going
+                self._look.set()
         except Ended as error:
             self._over(error)
         except ConsoleError as error:
@@ -194,11 +196,20 @@ class Forwarding:
         """The pod is there, the one of before or another."""
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)
+            if self._uid and self._tunnel.state == "ready":
+                self._went(f"{target.pod} took its place.")
             self._uid = target.uid
             self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
         self._become("ready")
 
+    def _went(self, words: str) -> None:
+        """The pod is gone, and what ran through it with it."""
+        gone = f"Pod {self._tunnel.pod} went away: {words}"
+        self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
+
     def _waits(self, words: str) -> None:
+        if self._tunnel.state == "ready":
+            self._went(words)
         self._become("waiting", words)
 
     def _broke(self, why: str) -> None:
@@ -215,9 +226,7 @@ class Forwarding:
         found = await self._reach.look(self._address)
         if isinstance(found, Waiting):
             if self._tunnel.state == "ready":
-                self._tunnel = replace(
-                    self._tunnel, last_end=f"{self._address} went away: {found.words}.", last_end_at=self._clock()
-                )
+                self._went(f"{found.words}.")
             self._become("waiting", f"{self._address} is waited for: {found.words}.")
         else:
             self._found(found)

@@ -20,8 +20,9 @@ from tests.contract.space import container
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.contract.client import Object
     from tests.contract.cluster import Cluster
-    from tests.contract.space import Object, Space
+    from tests.contract.space import Space
 
 PORT = 9999
 GROUPS = (("driver", 1, 1), ("workers", 2, 2), ("eval", 1, 1))
@@ -190,6 +191,7 @@ async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: Re
     finally:
         await forwarding.close()
     assert (tunnel.state, tunnel.reconnections, tunnel.listeners[0].local) == ("ready", 1, local)
+    assert first in tunnel.last_end
 
 
 async def banner(port: int) -> bytes:
