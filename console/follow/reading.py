@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from console.follow.joblog import JobLog
     from console.spool.part import Part
 
-GATHER = 0.005
-"""Seconds in which lines of several ranks are gathered for one reading."""
 PAGE = 2000
 """Lines of a part that one reading takes at most: no rank keeps the others waiting."""
 LOOK_AGAIN = 1.0
@@ -41,7 +39,7 @@ async def read_lines(
                 return
             else:
                 await _woken(event)
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
 
 async def _woken(event: asyncio.Event) -> None:
