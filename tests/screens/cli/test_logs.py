@@ -1,0 +1,105 @@
+"""`a4 logs --all` and `a4 why`, through the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import BadInput, NotFound
+from console.models.log import LogLine
+from screens.cli import logs, why
+from screens.cli.logs import moment
+from screens.cli.options import parse
+from tests.fakes import FakeSession
+from tests.screens.queue_scene import queue_scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> FakeSession:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    made = FakeSession(queue_scene())
+    now = time.time()
+    for rank, pod in enumerate(PODS):
+        texts = ["ready", f"warning: mine is {'abcdef'[rank]}", *(["RuntimeError: x"] if rank == 4 else [])]
+        made.logs["default", pod] = [LogLine(now + at, text) for at, text in enumerate(texts)]
+
+    @asynccontextmanager
+    async def connected(*_: Any) -> AsyncIterator[FakeSession]:
+        yield made
+
+    monkeypatch.setattr(logs, "connected", connected)
+    monkeypatch.setattr(why, "connected", connected)
+    return made
+
+
+async def say(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    options = parse(list(words))
+    assert await (why.why if words[0] == "why" else logs.logs)(options) == 0
+    out, err = capsys.readouterr()
+    return out.splitlines(), err
+
+
+async def test_all_ranks_by_time_and_how_much_of_them(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = await say(capsys, "logs", "llama", "--all")
+    assert out[:6] == [f"[{rank}] ready" for rank in range(6)]
+    assert out[-1] == "[4] RuntimeError: x"
+    assert "6 of 6 ended, 0 lines lost" in err
+
+
+async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = await say(capsys, "logs", "llama", "--all", "--consensus")
+    assert out[0] == "[×6 of 6] ready"
+    assert out[-1] == "[rank 4] RuntimeError: x"
+    out, _ = await say(capsys, "logs", "llama", "--all", "--level", "error")
+    assert out == ["[4] RuntimeError: x"]
+    out, _ = await say(capsys, "logs", "llama", "2", "--grep", "mine")
+    assert out == ["warning: mine is c"]
+    out, _ = await say(capsys, "logs", "llama", "--all", "--grep", "ready", "--json")
+    read = [json.loads(line) for line in out]
+    assert [line["rank"] for line in read[:-1]] == list(range(6))
+    assert read[-1]["coverage"]["words"] == "6 of 6 ended, 0 lines lost"
+    out, _ = await say(capsys, "logs", "llama", "--all", "--since", "1d", "--consensus", "--json")
+    assert json.loads(out[0])["ranks"] == list(range(6))
+
+
+async def test_a_deleted_job_is_read_from_what_was_kept(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await say(capsys, "logs", "llama", "--all")
+    session.show(jobsets={}, pods={})
+    out, err = await say(capsys, "logs", "llama", "4")
+    assert out[-1] == "RuntimeError: x"
+    assert "is not in the cluster any more" in err
+    with pytest.raises(NotFound, match="There is no job never"):
+        await say(capsys, "logs", "never", "--all")
+
+
+async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    session.logs["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")]
+    out, _ = await say(capsys, "why", "sweep")
+    assert out[0].startswith("Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
+    assert "GPU: Xid 79 on 0000:0f:00: off" in out
+    out, _ = await say(capsys, "why", "dpo-b")
+    assert "needs 32 GPUs" in out[0]
+    out, _ = await say(capsys, "why", "llama", "--json")
+    assert json.loads("\n".join(out))["card"] is None
+    with pytest.raises(NotFound):
+        await say(capsys, "why", "never")
+
+
+def test_times_and_patterns_that_are_none() -> None:
+    assert moment("1970-01-01T00:00:10+00:00") == 10
+    assert time.time() - moment("2h") == pytest.approx(7200, abs=60)
+    with pytest.raises(BadInput):
+        moment("yesterday")
+    with pytest.raises(BadInput):
+        logs.Picks(parse(["logs", "x", "--grep", "("]))
