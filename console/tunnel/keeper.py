@@ -148,6 +148,7 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
         return replace(last, state="lost", words=error.message)
     if alive:
         return alive
+    await asyncio.to_thread(_socket(name).unlink, missing_ok=True)
     if last.state != "ended":
         last = replace(last, state="ended", words="Its process ended without a word.", last_end_at=time.time())
         await asyncio.to_thread(write_json, _file(name), asdict(last))
