@@ -1,0 +1,42 @@
+"""`a4 view FILE`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.spool.file import FileText
+from screens.view import ViewApp
+from tests.screens.press import text_of, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
+    place = tmp_path / "train.log"
+    lines = [f"iteration {number}/ 9999 | lm loss: 2.1" for number in range(5000)]
+    place.write_text("\n".join([*lines[:3000], "RuntimeError: broken", *lines[3000:]]) + "\n")
+    text = FileText(place)
+    app = ViewApp(text)
+    async with app.run_test(size=(80, 20)) as pilot:
+        view = app.view.lines
+        await until(pilot, lambda: "iteration 0/" in text_of(view))
+        assert not view.follow
+        await pilot.press("E")
+        await until(pilot, lambda: "RuntimeError: broken" in text_of(view))
+        assert view.match_line == 3000
+        await pilot.press("slash", *"4999/", "enter")
+        await until(pilot, lambda: "iteration 4999/" in text_of(view))
+        await pilot.press("F", *"!iteration", "enter")
+        await until(pilot, lambda: view.shown == 1)
+        assert "RuntimeError: broken" in text_of(view)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: view.shown == 5001)
+        with place.open("a") as file:
+            file.write("one more\n")
+        await pilot.press("G")
+        await until(pilot, lambda: "one more" in text_of(view))
+        await pilot.press("W", "home")
+        assert text_of(view).startswith("iteration 0/")
+        await pilot.press("q")
+    text.close()
