@@ -46,6 +46,7 @@ class FormLines(Steady, Inked):
         self.offers: Mapping[str, Offer] = {}
         self.here: Row | None = None
         self._painted: dict[int, Strip] = {}
+        self._ground: Style | None = None
 
     def measure(self) -> None:
         """The model has other lines now."""
@@ -78,7 +79,9 @@ class FormLines(Steady, Inked):
         return self.scrollable_content_region.width
 
     def _strip(self, y: int) -> Strip:
-        width, ground = self.room, self.rich_style
+        if self._ground is None:
+            self._ground = self.rich_style  # costs more than the rest of a line
+        width, ground = self.room, self._ground
         at = y + int(self.scroll_y)
         if self.model is None or at >= len(self.model.rows):
             return Strip.blank(width, ground)
@@ -90,6 +93,11 @@ class FormLines(Steady, Inked):
             return ground + self.ink(name)
 
         return line(runs, width, ink)
+
+    def notify_style_update(self) -> None:
+        """Another theme."""
+        super().notify_style_update()
+        self._ground = None
 
     def on_click(self, event: events.Click) -> None:
         """Says which line is under the mouse."""
