@@ -57,10 +57,16 @@ async def _lay_named(
     except ConsoleError as error:
         screen.app.notify(str(error), title="The profile was not used", severity="error", timeout=8, markup=False)
         return
-    if untouched is None or draft.model.texts == untouched:
+    if untouched is None or _typed(draft, draft.model.texts) == _typed(draft, untouched):
         _lay(screen, draft, values)
         what = wording.count(len(list(flat(values))), "value")
         screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
+
+
+def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts but for the queue, which follows the cluster by itself until somebody types one."""
+    follows = {field.path for field in draft.fields if field.choices_from == "localqueues"}
+    return {path: text for path, text in texts.items() if path not in follows}
 
 
 def _lay(screen: Drafting, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
