@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.models.tunnel import SSH_PORT
 from tests.bench.bulk import client
 from tests.bench.consoles import A4
 from tests.contract.space import jobset
@@ -61,6 +62,8 @@ def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool])
 def prepare(lab: Lab, port: int) -> str:
     """A job of one pod whose port leads to the server; the pod's name."""
     forwards = [{"ports": [REMOTE + at], "target": {"address": "127.0.0.1", "port": port}} for at in range(IDLE)]
+    # kwok heeds one such object only, so the lab's own port has to be named here too.
+    forwards.append({"ports": [SSH_PORT], "target": {"address": "127.0.0.1", "port": lab.ports.ssh}})
     lab.create([
         jobset(JOB, "a4", 1, topology=""),
         {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterPortForward", "metadata": {"name": JOB},
