@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from console.follow.joblog import JobLog
     from console.models.fleet import Fleet
+    from console.spool.part import Part
     from screens.widgets.job_line import JobLine
 
 RENEW = 0.1
@@ -133,7 +134,7 @@ class LogTab(JobTab):
             self.view.lines.show_text(MergedText(lambda: log.parts, lambda part: str(part.rank)))
         else:
             rank = self.rank
-            self.view.lines.show_text(MergedText(lambda: log.parts_of(rank), lambda part: ""))
+            self.view.lines.show_text(MergedText(lambda: log.parts_of(rank), lambda part: _which(log, part)))
         self._tell()
 
     @work(group="agreed", exclusive=True)
@@ -196,3 +197,11 @@ class LogTab(JobTab):
     async def _save(self, event: LogView.Saved) -> None:
         name = f"{self.key[1]}-rank-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
         await save_log(self.live, event.text, name)
+
+
+def _which(log: JobLog, part: Part) -> str:
+    """Which attempt and container a line of a rank is from, where there are several."""
+    every = log.parts_of(part.rank)
+    said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+    said += [part.container] if len({each.container for each in every}) > 1 else []
+    return " ".join(said)

@@ -12,7 +12,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.cluster.logs import Wanted, follow_log
+from console.cluster.logs import LogStream, Wanted, follow_log
 from console.cluster.watch import Backoff
 from console.errors import NotAllowed, NotFound, Refused
 from console.parsers.stamps import LONGEST, LineCutter, moment_of, text_of
@@ -234,6 +234,60 @@ async def test_ten_thousand_lines() -> None:
         container.end()
         container.drops = [4321]
         assert await texts(server) == [f"line {each}" for each in range(10_000)]
+
+
+async def test_a_log_that_was_rotated_while_it_could_not_be_read_has_a_gap() -> None:
+    async with ApiServer() as server, server.client() as client:
+        container = Container(server)
+        container.say(1, b"one", b"two")
+        container.drops = [2]
+        stream = LogStream(client, Wanted("default", "p"), backoff=QUICK)
+        seen: list[bytes] = []
+
+        async def read() -> None:
+            async for batch in stream.batches():
+                seen.extend(text_of(raw) for _, raw in batch)
+                if seen[-1] == b"two":
+                    container.lines = [(50.0, b"fifty")]
+                    container.end()
+
+        container.say(1, b"cut in the middle")
+        await asyncio.wait_for(read(), 10)
+        assert seen == [b"one", b"two", b"fifty"]
+        ((since, until),) = stream.gaps
+        assert (round(since - START), round(until - START)) == (1, 50)
+        assert stream.state == "ended"
+
+
+async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to_its_end() -> None:
+    async with ApiServer() as server, server.client() as client:
+        container = Container(server)
+        container.say(1, b"one")
+        container.ended = True
+        before = [*container.lines, (2.0, b"last words")]
+        restarts = 0
+
+        async def describe(request: web.Request) -> web.StreamResponse:
+            nonlocal restarts
+            if restarts == 0:
+                restarts, container.lines = 1, [(5.0, b"second life")]
+            else:
+                container.end()
+            status = {"name": "main", "state": container.state, "restartCount": restarts}
+            found = named("p", spec={"containers": [{"name": "main"}]}, status={"containerStatuses": [status]})
+            return web.json_response(found)
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if request.query.get("previous") != "true":
+                return await container.serve(request)
+            lines = b"".join(f"{stamp(second)} ".encode() + text + b"\n" for second, text in before)
+            return web.Response(body=lines)
+
+        server.handlers[POD], server.handlers[f"{POD}/log"] = describe, serve
+        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
+        assert seen == [b"one", b"last words", b"second life"]
+        assert stream.gaps == []
 
 
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
