@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from console.models.launch import Field, FieldKind
+from console.models.secrecy import is_confidential
 from screens import wording
 from screens.widgets.form_model import MENTIONS, TALLEST
 from screens.widgets.form_values import COLLECTIONS, PICKED, FormValues, Row, RowKind
@@ -87,7 +88,10 @@ def placeholder(field: Field) -> str:
 
 
 def shown_text(field: Field, text: str) -> str:
-    """The text as it may be seen."""
+    """The text as it may be seen: a pair whose name or value is that of a secret shows its name only."""
+    name, pair, value = text.partition("=")
+    if field.kind is FieldKind.MAP and pair and field.choices_from != "secrets" and is_confidential(name, value):
+        return f"{name}={MASK * min(len(value), 12)}"
     return MASK * min(len(text), 12) if field.secret else text
 
 

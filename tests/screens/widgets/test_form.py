@@ -267,6 +267,10 @@ async def test_secrets_are_never_on_the_screen() -> None:
         await pilot.press(*"hush-hush")
         await until(pilot, lambda: form.texts["hub.token"] == "hush-hush")
         assert "hush" not in screen_text(app)  # type: ignore[arg-type]
+        form.put_texts({"env": "HF_TOKEN=hf_hushhushhushhushhushhushhushhush01", "hub.token": "hush"})
+        form.go("gpus")
+        await until(pilot, lambda: "HF_TOKEN=•" in screen_text(app))  # type: ignore[arg-type]
+        assert "hush" not in screen_text(app)  # type: ignore[arg-type]
 
 
 async def test_brackets_and_narrow_terminals() -> None:
