@@ -265,6 +265,10 @@ class LaunchScreen(LiveScreen):
         self.take_recipe()
         self.views.open(view)
 
+    def action_against(self) -> None:
+        """Differences beside the last launch, or the defaults."""
+        self.views.turn_against()
+
     @on(LaunchPane.Typed)
     def take_yaml(self, event: LaunchPane.Typed) -> None:
         """What is typed as YAML goes into the form."""

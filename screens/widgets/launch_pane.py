@@ -40,6 +40,11 @@ _DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 class DiffText(YamlText):
     """Objects side by side, lines that came and went marked."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "screen.against", "Beside the last launch", id="diff.against",
+                tooltip="What differs from the last launch of this recipe, or from its defaults again"),
+    ]  # fmt: skip
+
     def paint(self, text: str, whole: str) -> list[Run]:
         """The mark says it; the colour says it again."""
         ink = _DIFF_INKS.get(whole[:1], "")

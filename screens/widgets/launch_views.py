@@ -160,6 +160,23 @@ class LaunchViews:
         self._pane.diff_said.runs = said
         self._pane.diff.show_diffs(diffs)
 
+    def turn_against(self) -> None:
+        """Beside the last launch of the recipe, or beside its defaults again."""
+        self._screen.run_worker(self._turn_against, group="against", exclusive=True)
+
+    async def _turn_against(self) -> None:
+        draft = self._screen.draft
+        if draft is None:
+            return
+        if draft.against is not None:
+            draft.against, draft.against_name = None, ""
+        elif found := await self._screen.session.runs.last_values(draft.recipe.id):
+            draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
+        else:
+            self._pane.diff_said.runs = (Run("No launch of this recipe is remembered yet.", "waits"),)
+            return
+        self.draw()
+
     # YAML
 
     def _draw_yaml(self, plan: LaunchPlan) -> None:

@@ -258,6 +258,13 @@ async def test_a_text_that_says_nothing_leaves_the_form() -> None:
         assert screen.form.texts == before
 
 
+class Remembered:
+    """A memory of one launch."""
+
+    async def last_values(self, recipe: str) -> tuple[str, dict[str, Any]]:
+        return "llama", {"gpus": 24}
+
+
 async def test_the_views_turn_and_say_what_differs() -> None:
     def render(plan: LaunchPlan) -> tuple[Manifest, ...]:
         return (Manifest("JobSet", "me-nccl", f"kind: JobSet\nspec:\n  gpus: {plan.values.get('gpus', 16)}\n"),)
@@ -270,11 +277,15 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         return render(plan)
 
     session.render = answer  # type: ignore[method-assign]
+    session.runs.last_values = Remembered().last_values  # type: ignore[method-assign]
     async with console(session, size=(150, 40)) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("down", "backspace", "backspace", "8", "f4")
         await until(pilot, lambda: "+   gpus: 8" in screen_text(app))
         await until(pilot, lambda: "beside the recipe's defaults" in screen_text(app))
+        await pilot.press("b")
+        await until(pilot, lambda: "beside llama, the last launch" in screen_text(app))
+        await until(pilot, lambda: "-   gpus: 24" in screen_text(app))
         await pilot.press("f5")
         await until(pilot, lambda: "helm install me-nccl" in screen_text(app))
         await until(pilot, lambda: "me-nccl.values.yaml" in screen_text(app))
