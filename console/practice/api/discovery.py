@@ -17,7 +17,7 @@ VERSION: Object = {
     "emulationMinor": "36",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.4",
+    "gitVersion": "v1.36.4-gke.1047000",
     "gitCommit": "0" * 40,
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",

@@ -79,6 +79,12 @@ def _counted(group: str, version: str, plural: str, kind: str, *short: str, cust
     return Resource(group, version, (version,), plural, kind, True, short, status=True, custom=custom, generation=True)
 
 
+def _fabric(plural: str, kind: str, *short: str) -> Resource:
+    return Resource(
+        "networking.gke.io", "v1", ("v1",), plural, kind, False, short, status=True, custom=True, generation=True
+    )
+
+
 NODES = _core("nodes", "Node", "no", namespaced=False, status=True)
 PODS = _core("pods", "Pod", "po", status=True)
 EVENTS = _core("events", "Event", "ev")
@@ -109,6 +115,9 @@ WORKLOADPRIORITYCLASSES = _kueue("workloadpriorityclasses", "WorkloadPriorityCla
 PROVISIONINGREQUESTCONFIGS = _kueue("provisioningrequestconfigs", "ProvisioningRequestConfig", "prc", status=False)
 
 PRIORITYCLASSES = _group("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", namespaced=False)
+DEPLOYMENTS = _counted("apps", "v1", "deployments", "Deployment", "deploy", custom=False)
+DAEMONSETS = _counted("apps", "v1", "daemonsets", "DaemonSet", "ds", custom=False)
+CSIDRIVERS = _group("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False)
 STORAGECLASSES = _group("storage.k8s.io", "storageclasses", "StorageClass", "sc", namespaced=False)
 LEASES = _group("coordination.k8s.io", "leases", "Lease")
 ROLES = _group("rbac.authorization.k8s.io", "roles", "Role")
@@ -116,6 +125,8 @@ ROLEBINDINGS = _group("rbac.authorization.k8s.io", "rolebindings", "RoleBinding"
 CLUSTERROLES = _group("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False)
 CLUSTERROLEBINDINGS = _group("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 NETWORKPOLICIES = _group("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol")
+NETWORKS = _fabric("networks", "Network")
+GKENETWORKPARAMSETS = _fabric("gkenetworkparamsets", "GKENetworkParamSet", "gnp")
 ENDPOINTSLICES = _group("discovery.k8s.io", "endpointslices", "EndpointSlice")
 CUSTOMRESOURCEDEFINITIONS = _group(
     "apiextensions.k8s.io",
@@ -153,6 +164,11 @@ RESOURCES: tuple[Resource, ...] = (
     WORKLOADPRIORITYCLASSES,
     PROVISIONINGREQUESTCONFIGS,
     PRIORITYCLASSES,
+    DEPLOYMENTS,
+    DAEMONSETS,
+    CSIDRIVERS,
+    NETWORKS,
+    GKENETWORKPARAMSETS,
     STORAGECLASSES,
     LEASES,
     ROLES,

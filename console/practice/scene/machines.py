@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from console.practice.objects.refusal import Object
 
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
+FLEX_POOL = "a4-flex"
+"""A pool whose machines come only when they are asked for: none at the opening."""
 _GKE = "cloud.google.com/"
 _ZONE, _REGION = "us-central1-b", "us-central1"
 _VERSION = "v1.35.1-gke.1396002"
@@ -47,10 +49,26 @@ def machines() -> list[Machine]:
 
 def name_of(machine: Machine) -> str:
     """Return the node name, as GKE makes them."""
-    suffix = {RESERVED_POOL: "79c66879", SPOT_POOL: "5f1d02ab", SYSTEM_POOL: "c3e7a914"}[machine.pool]
+    suffix = {RESERVED_POOL: "79c66879", SPOT_POOL: "5f1d02ab", SYSTEM_POOL: "c3e7a914", FLEX_POOL: "e8a03c51"}[
+        machine.pool
+    ]
     stem = "gke-practice" if machine.pool == RESERVED_POOL else "gke-practice-" + machine.pool
     stem = f"{stem}-{RESERVED_POOL}" if machine.pool == RESERVED_POOL else stem
     return f"{stem}-{suffix}-{machine.number:04d}"
+
+
+def another_node(pool: str, names: list[str], now: float) -> Object:
+    """Return the node of a machine that a pool gets now, beside those of these names; it is not ready yet."""
+    taken = {int(name.rpartition("-")[2]) for name in names}
+    number = next(at for at in range(len(taken) + 1) if at not in taken)
+    block = {RESERVED_POOL: f"blk-{number // 8}", SPOT_POOL: "blk-9", FLEX_POOL: "blk-7"}.get(pool, "")
+    subblock = {RESERVED_POOL: f"sub-{number // 4}", SPOT_POOL: f"sub-9{number // 2}", FLEX_POOL: f"sub-7{number // 4}"}
+    provisioning = {SPOT_POOL: "spot", FLEX_POOL: "flex-start"}.get(pool, "standard")
+    machine = Machine(pool, number, provisioning, block, subblock.get(pool, ""), f"host-{block[-1:]}{number:03d}")
+    node = build_node(machine, now, 0, faults=False)
+    node["metadata"]["creationTimestamp"] = stamp(now)
+    node["status"]["conditions"] = _conditions(now, now, ready=False)
+    return node
 
 
 def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Object:
@@ -102,6 +120,7 @@ def _labels(machine: Machine) -> dict[str, str]:
         _GKE + "machine-family": kind.partition("-")[0],
         _GKE + "gke-provisioning": machine.provisioning,
         _GKE + "gke-os-distribution": "cos",
+        "iam.gke.io/gke-metadata-server-enabled": "true",
     }
     if machine.pool == SYSTEM_POOL:
         return labels
@@ -110,12 +129,15 @@ def _labels(machine: Machine) -> dict[str, str]:
         _GKE + "gke-accelerator-count": "8",
         _GKE + "gke-gpu": "true",
         _GKE + "gke-gpu-driver-version": "latest",
+        _GKE + "gke-ephemeral-storage-local-ssd": "true",
         _GKE + "gce-topology-block": machine.block,
         _GKE + "gce-topology-subblock": machine.subblock,
         _GKE + "gce-topology-host": machine.host,
     }
     if machine.pool == RESERVED_POOL:
         labels |= {_GKE + "reservation-name": "practice-a4", _GKE + "reservation-affinity": "specific"}
+    elif machine.pool == FLEX_POOL:
+        labels |= {_GKE + "gke-flex-start": "true", _GKE + "gke-queued": "true"}
     else:
         labels[_GKE + "gke-spot"] = "true"
     return labels
@@ -136,7 +158,7 @@ def _scan(machine: Machine, now: float, choice: random.Random) -> dict[str, str]
 
 def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object:
     gpus = machine.pool != SYSTEM_POOL
-    pool = {RESERVED_POOL: 1, SPOT_POOL: 2, SYSTEM_POOL: 3}[machine.pool]
+    pool = {RESERVED_POOL: 1, SPOT_POOL: 2, SYSTEM_POOL: 3, FLEX_POOL: 4}[machine.pool]
     capacity = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "94Gi", "pods": "110"}
     allocatable = {"cpu": "7910m", "memory": "28Gi", "ephemeral-storage": "47Gi", "pods": "110"}
     if gpus:

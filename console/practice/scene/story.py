@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import stamp
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import JOBSETS, NODES, PODS
+from console.practice.scene.gke import gke
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
 from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
@@ -93,7 +94,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
 
 def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
     """Create what is there before the story: namespaces, queues and machines, with or without faulty ones."""
-    for resource, obj in (*bare(), *queues(), *volumes()):
+    for resource, obj in (*bare(), *gke(SYSTEM_PODS), *queues(), *volumes()):
         storage.create(resource, _dated(obj, opening), keep_status=True)
     for machine in machines():
         storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)

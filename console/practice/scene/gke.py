@@ -1,0 +1,111 @@
+"""What GKE puts into a cluster: its drivers, its agents, the networks of the A4, and the operators' Deployments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.practice.objects.resources import (
+    CSIDRIVERS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    GKENETWORKPARAMSETS,
+    NAMESPACES,
+    NETWORKS,
+    SERVICEACCOUNTS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.practice.objects.refusal import Object
+    from console.practice.objects.resources import Resource
+
+MANAGED = "gke-managed-system"
+_NODES, _GPU_NODES = 23, 20
+_DRIVERS = {
+    "pd.csi.storage.gke.io": ("Persistent",),
+    "gcsfuse.csi.storage.gke.io": ("Persistent", "Ephemeral"),
+    "filestore.csi.storage.gke.io": ("Persistent",),
+    "lustre.csi.storage.gke.io": ("Persistent",),
+}
+_AGENTS = (
+    ("kube-system", "gke-metadata-server", "gke.gcr.io/gke-metadata-server:gke_metadata_server_20251104.00", _NODES),
+    ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", _NODES),
+    ("kube-system", "filestore-node", "gke.gcr.io/gcp-filestore-csi-driver:v1.10.6-gke.0", _NODES),
+    ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", _NODES),
+    ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
+    (MANAGED, "dcgm-exporter", "gke.gcr.io/dcgm-exporter:4.2.3-gke.4", _GPU_NODES),
+)
+RDMA = tuple(f"rdma-{index}" for index in range(8))
+"""The networks of the eight network cards beside the GPUs."""
+
+
+def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
+    """Yield drivers, agents, networks, and a Deployment for each of the operators: namespace, name and image."""
+    yield NAMESPACES, {"metadata": {"name": MANAGED}, "spec": {"finalizers": ["kubernetes"]}}
+    yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
+    for name, modes in _DRIVERS.items():
+        spec = {"attachRequired": name.startswith("pd."), "podInfoOnMount": True, "volumeLifecycleModes": list(modes)}
+        yield CSIDRIVERS, {"metadata": {"name": name}, "spec": spec}
+    for namespace, name, image, nodes in _AGENTS:
+        yield DAEMONSETS, _daemonset(namespace, name, image, nodes)
+    for namespace, name, image in system:
+        yield DEPLOYMENTS, _deployment(namespace, name, image)
+    yield from _networks()
+
+
+def _workload(namespace: str, name: str, image: str) -> Object:
+    labels = {"app.kubernetes.io/name": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": image}]}}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def _daemonset(namespace: str, name: str, image: str, nodes: int) -> Object:
+    status = {
+        "observedGeneration": 1,
+        "desiredNumberScheduled": nodes,
+        "currentNumberScheduled": nodes,
+        "updatedNumberScheduled": nodes,
+        "numberReady": nodes,
+        "numberAvailable": nodes,
+        "numberMisscheduled": 0,
+    }
+    return {**_workload(namespace, name, image), "status": status}
+
+
+def _deployment(namespace: str, name: str, image: str) -> Object:
+    made = _workload(namespace, name, image)
+    made["spec"]["replicas"] = 1
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    available = {
+        "type": "Available",
+        "status": "True",
+        "reason": "MinimumReplicasAvailable",
+        "message": "Deployment has minimum availability.",
+    }
+    return {**made, "status": {"observedGeneration": 1, **counts, "conditions": [available]}}
+
+
+def _networks() -> Iterator[tuple[Resource, Object]]:
+    ready = {"type": "Ready", "status": "True", "reason": "GNPParamsReady", "message": ""}
+    yield NETWORKS, {"metadata": {"name": "default"}, "spec": {"type": "L3"}, "status": {"conditions": [ready]}}
+    for name in ("gvnic-1", *RDMA):
+        reference = {"group": "networking.gke.io", "kind": "GKENetworkParamSet", "name": name}
+        yield (
+            NETWORKS,
+            {
+                "metadata": {"name": name},
+                "spec": {"type": "Device", "parametersRef": reference},
+                "status": {"conditions": [ready]},
+            },
+        )
+        mode = "RDMA" if name in RDMA else "NetDevice"
+        yield (
+            GKENETWORKPARAMSETS,
+            {
+                "metadata": {"name": name},
+                "spec": {"vpc": f"practice-{name}", "vpcSubnet": f"practice-{name}", "deviceMode": mode},
+                "status": {"conditions": [ready], "networkName": name},
+            },
+        )
