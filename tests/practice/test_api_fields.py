@@ -69,7 +69,7 @@ def test_a_pod_with_a_volume_and_a_port() -> None:
 
 
 def test_a_kind_nobody_knows_is_refused() -> None:
-    head = message((1, b"apps/v1"), (2, b"Deployment"))
+    head = message((1, b"apps/v1"), (2, b"ReplicaSet"))
     with pytest.raises(ApiError) as refused:
         decode_protobuf(b"k8s\x00" + message((1, head)))
     assert refused.value.status == 415
