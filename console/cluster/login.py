@@ -1,7 +1,7 @@
 """Who we are to one API server: TLS, and a header that is renewed before it runs out.
 
-Static credentials (certificate, token, token file, password) are read here; programs and auth providers are asked
-through `plugin`, which is imported only then.
+Static credentials (certificate, token, token file, password) are read here, programs are run by `credential_program`;
+auth providers are asked through `plugin`, which is imported only then.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from console.cluster.credential_program import run_program
 from console.cluster.target import Secret
 from console.errors import BadKubeconfig, NotLoggedIn
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from console.cluster.plugin import Credential
+    from console.cluster.credential_program import Credential
     from console.cluster.target import Target, User
 
 RENEW_BEFORE = 120.0
@@ -83,7 +84,7 @@ class Login:
     async def renew(self, refused: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if there is no other to be had."""
         user = self.target.user
-        if not (user.exec or user.auth_provider or user.token_file):
+        if not (user.exec or user.auth_provider or user.token_file or user.source):
             return False
         async with self._renewing:
             if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
@@ -100,7 +101,11 @@ class Login:
 
     async def _obtain(self) -> None:
         user = self.target.user
-        if user.exec or user.auth_provider:
+        if user.source:
+            token, ends = await user.source()
+            self._authorization = Secret(f"Bearer {token}")
+            self._expires = max(ends, self._clock() + RENEW_BEFORE + ASK_AT_MOST_EVERY)
+        elif user.exec or user.auth_provider:
             await self._ask_plugin(user)
         elif user.token_file:
             self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
@@ -113,10 +118,11 @@ class Login:
         self._ready = True
 
     async def _ask_plugin(self, user: User) -> None:
-        from_plugin = await asyncio.to_thread(_import_plugin)
-        given: Credential = await (
-            from_plugin.run_program(user.exec) if user.exec else from_plugin.ask_provider(user.auth_provider or {})
-        )
+        given: Credential
+        if user.exec:
+            given = await run_program(user.exec, self.target.cluster)
+        else:
+            given = await (await asyncio.to_thread(_import_plugin)).ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
         now = self._clock()
         lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE

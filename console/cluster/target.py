@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 
@@ -62,6 +63,8 @@ class User(_Masked):
     password: str | None = None
     exec: dict[str, Any] | None = None
     auth_provider: dict[str, Any] | None = None
+    source: Callable[[], Awaitable[tuple[str, float]]] | None = None
+    """Gives a bearer token and when it ends (seconds since the epoch); asked again before that."""
 
 
 @dataclass(repr=False)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 import stat
 import sys
 from datetime import UTC, datetime, timedelta
@@ -90,9 +92,9 @@ async def test_a_program_is_asked_once_and_again_before_its_token_ends(tmp_path:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("print('token expired', file=sys.stderr); sys.exit(1)", "failed: process returned 1. token expired"),
-        ("print('no json')", "failed: failed to decode process output"),
-        ("print('{}')", "failed: malformed response"),
+        ("print('token expired', file=sys.stderr); sys.exit(1)", "failed with exit code 1: token expired"),
+        ("print('no json')", "gave no ExecCredential"),
+        ("print('{}')", "gave no ExecCredential"),
         (
             "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'x', 'status': {}}))",
             "gave neither a token nor a certificate",
@@ -104,6 +106,37 @@ async def test_a_program_that_fails_is_named(tmp_path: Path, body: str, said: st
         await login(User(exec=program(tmp_path, body))).headers()
     assert said in caught.value.message
     assert "gcloud auth login" in caught.value.hint
+
+
+async def test_a_program_is_told_the_cluster_and_kept_off_the_terminal(tmp_path: Path) -> None:
+    body = """
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+cluster = info["spec"]["cluster"]["server"]
+token = f"{cluster} {info['spec']['interactive']} {os.environ['ZONE']} {sys.stdin.read()!r}"
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": {"token": token}}))
+"""
+    spec = {**program(tmp_path, body), "provideClusterInfo": True, "env": [{"name": "ZONE", "value": "b"}]}
+    found = await login(User(exec=spec)).headers()
+    assert found == {"Authorization": "Bearer https://127.0.0.1:1 False b ''"}
+
+
+async def test_what_a_program_wrongly_says_is_in_no_error(tmp_path: Path) -> None:
+    with pytest.raises(NotLoggedIn) as caught:
+        await login(User(exec=program(tmp_path, "print('secret-token')"))).headers()
+    assert caught.value.__suppress_context__
+    assert "secret-token" not in str(caught.value)
+
+
+async def test_a_program_is_ended_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    body = f"open({str(started)!r}, 'w').write(str(os.getpid())); os.read(os.pipe()[0], 1)"
+    waiting = asyncio.create_task(login(User(exec=program(tmp_path, body))).headers())
+    number = int(await asyncio.to_thread(started.read_text))
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
 
 
 async def test_a_program_that_is_not_installed_says_how_to_get_it() -> None:
