@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from console.cluster.logs import LogStream, Memory, Wanted
+    from console.cluster.given import Memory
+    from console.cluster.logs import LogStream, Wanted
     from console.follow.stream import OpenStream
     from console.models.failure import FailureCard
     from console.watched import WatchedCluster

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection
     from pathlib import Path
 
-    from console.cluster.logs import Stamped
+    from console.cluster.given import Stamped
     from console.follow.stream import OpenStream, Stream
     from console.models.fleet import Fleet
     from console.models.job import JobSet
@@ -195,7 +195,8 @@ class JobLog:
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
     def _stream(self, given: list[Stamped], pod: Pod, container: Container, blotter: Blotter) -> Stream:
-        from console.cluster.logs import Memory, Wanted
+        from console.cluster.given import Memory
+        from console.cluster.logs import Wanted
 
         memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
         tail = None if given else self._tail

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, Callable, Iterable
 
-    from console.cluster.logs import Memory, Stamped, Wanted
+    from console.cluster.given import Memory, Stamped
+    from console.cluster.logs import Wanted
     from console.errors import ConsoleError
     from console.models.pod import Container
     from console.models.ranks import Rank

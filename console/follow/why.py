@@ -75,7 +75,8 @@ def _tail(ending: Ending, parts: Sequence[Part]) -> list[str]:
 
 
 async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
-    from console.cluster.logs import Memory, Wanted
+    from console.cluster.given import Memory
+    from console.cluster.logs import Wanted
 
     stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Blotter().lines, -1)
     async with aclosing(stream.batches()) as batches:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from console.cluster.logs import Stamped
+    from console.cluster.given import Stamped
 
 RECENT = 128
 """Lines that stay in memory once they are written."""

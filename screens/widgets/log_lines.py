@@ -33,8 +33,7 @@ LIMIT = 50_000
 """Lines that are kept of a log that is in memory only; the oldest go first."""
 FLUSH = 1 / 30
 """Seconds between two drawings while lines stream in."""
-LABEL = 24
-"""Columns of the longest label that is shown."""
+LABEL = 24  # columns of the longest label that is shown
 
 
 class LogLines(Sifting, ScrollView, Inked, can_focus=True):
@@ -191,9 +190,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         found = self._lines(top, top + max(1, self._rows_high()))[number - top : number - top + 1]
         if not found:
             return Strip.blank(width, ground)
-        row = found[0]
-        if number == self.match_line:
-            ground += self.ground("cursor")
+        row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
         runs = self.paint(piece if self.wrap else row.text, row.text)
         left = 0 if self.wrap else round(self.scroll_x)
         body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
@@ -202,7 +199,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
 
     def _head(self, row: Row, ground: Style, *, first: bool) -> Strip:
         """Time and label, at the first piece of a line."""
-        head: list[Segment] = []
+        head = []
         if self.times:
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9
             head.append(Segment(stamp, ground + self.ink("dim")))
@@ -298,5 +295,5 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
 
     @work(group="sift", exclusive=True)
     async def sift_on(self) -> None:
-        """Look through the text until all of it has been looked at."""
+        """Look through all of it."""
         await self.sift_all()

@@ -1,0 +1,73 @@
+"""Lines of a log that were given already, so that none is given twice over a drop."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Stamped = tuple[float, bytes]
+    """Moment and the whole line, its timestamp in front."""
+
+OVERLAP = 2
+"""Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
+REMEMBERED = 4096
+"""Lines of one stream that are remembered."""
+
+
+class Memory:
+    """Lines given in the last seconds, so that none is given twice."""
+
+    def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
+        """`given`: the last lines given before; `whole`: a line that is not among the remembered ones is new."""
+        self.last = 0.0
+        self._lines: deque[Stamped] = deque()
+        self._again: Counter[bytes] = Counter()
+        self._replaying = False
+        self._whole = whole
+        self._floor = 0.0
+        self._forgotten: tuple[float, int] = (0.0, 0)
+        """The latest moment of which lines were forgotten, and how many of that very moment."""
+        self._skipping = 0
+        self.met = False
+        """Whether a remembered line came again since `rewind`."""
+        for moment, raw in given:
+            self._remember(raw, moment)
+
+    def rewind(self) -> None:
+        """The lines since `last - OVERLAP` come once more."""
+        self._again = Counter(raw for _, raw in self._lines)
+        self._replaying = bool(self._lines)
+        self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
+        self._skipping = self._forgotten[1]
+        self.met = False
+
+    def is_new(self, raw: bytes, moment: float) -> bool:
+        """Whether this line has not been given yet; remembers it."""
+        if self._replaying:
+            if self._again.get(raw):
+                self._again[raw] -= 1
+                self.met = True
+                return False
+            if moment < self._floor:
+                return False
+            if self._skipping and moment == self._forgotten[0]:
+                self._skipping -= 1
+                return False
+        self._remember(raw, moment)
+        return True
+
+    def _remember(self, raw: bytes, moment: float) -> None:
+        self.last = max(self.last, moment)
+        lines = self._lines
+        lines.append((moment, raw))
+        oldest = int(self.last) - OVERLAP
+        while lines[0][0] < oldest:
+            lines.popleft()
+        if len(lines) > REMEMBERED:
+            moment, _ = lines.popleft()
+            latest, number = self._forgotten
+            self._forgotten = (moment, number + 1 if moment == latest else 1)
+            self._whole = False
