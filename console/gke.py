@@ -5,24 +5,21 @@ Importing this loads the client library, 0.7 s: do it in a thread, and only when
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from google.cloud import container_v1 as api
 
-from console.google.failures import told
+from console.google.failures import within
 from console.models.gke import Clusters, GkeCluster, GkeOperation, GkePool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from console.google.reach import Reach
 
 PATIENCE = 30.0
 """Seconds for one call, retries of the library within."""
-AT_ONCE = 8
-"""Projects that are asked at the same time."""
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
     "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
     "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
@@ -40,39 +37,22 @@ class Gke:
     def __init__(self, reach: Reach) -> None:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
-    async def clusters(self, projects: Iterable[str]) -> Clusters:
-        """All clusters of these projects; a project that cannot be read is named, with the reason."""
-        limit = asyncio.Semaphore(AT_ONCE)
-
-        async def one(project: str) -> api.ListClustersResponse:
-            async with limit:
-                with told(f"list the clusters of {project}"):
-                    return await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
-
-        asked = tuple(projects)
-        answers = await asyncio.gather(*(one(project) for project in asked), return_exceptions=True)
-        found: list[GkeCluster] = []
-        unread: list[tuple[str, str]] = []
-        missing: list[str] = []
-        for project, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, BaseException):
-                unread.append((project, _why(answer)))
-                continue
-            found += [read_cluster(project, each) for each in answer.clusters]
-            missing += answer.missing_zones
-        return Clusters(
-            tuple(sorted(found, key=lambda c: (c.project, c.location, c.name))), tuple(unread), tuple(missing)
-        )
+    async def clusters_of(self, project: str) -> Clusters:
+        """All clusters of a project."""
+        async with within(f"list the clusters of {project}", PATIENCE):
+            answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+        found = (read_cluster(project, each) for each in answer.clusters)
+        return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
     async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
         """One cluster; NotFound and its kin."""
-        with told(f"look at cluster {name}"):
+        async with within(f"look at cluster {name}", PATIENCE):
             found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
         return read_cluster(project, found)
 
     async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
         """What is under way or has lately ended there, latest first."""
-        with told(f"list the operations in {location}"):
+        async with within(f"list the operations in {location}", PATIENCE):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
         found = (read_operation(project, each) for each in answer.operations)
@@ -80,21 +60,21 @@ class Gke:
 
     async def operation(self, project: str, location: str, name: str) -> GkeOperation:
         """One operation, as far as it has come."""
-        with told(f"look at operation {name}"):
+        async with within(f"look at operation {name}", PATIENCE):
             path = f"projects/{project}/locations/{location}/operations/{name}"
             return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
 
     async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
         """Ask for that many nodes in each zone of a pool; gives the operation that does it."""
         request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
-        with told(f"resize node pool {pool}"):
+        async with within(f"resize node pool {pool}", PATIENCE):
             return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
 
     async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
         """Let the autoscaler keep a pool between these sizes, over all zones; 0 and 0 switches it off."""
         limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
-        with told(f"set the limits of node pool {pool}"):
+        async with within(f"set the limits of node pool {pool}", PATIENCE):
             answer = await self._client.set_node_pool_autoscaling(request, timeout=PATIENCE)
         return read_operation(cluster.project, answer)
 
@@ -102,7 +82,7 @@ class Gke:
         """Switch on an add-on, by its name in `GkeCluster.addons`; "lustreLegacyPort" switches on both of Lustre's."""
         update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
         path = cluster_path(cluster.project, cluster.location, cluster.name)
-        with told(f"enable {addon} in cluster {cluster.name}"):
+        async with within(f"enable {addon} in cluster {cluster.name}", PATIENCE):
             answer = await self._client.update_cluster(name=path, update=update, timeout=PATIENCE)
         return read_operation(cluster.project, answer)
 
@@ -233,11 +213,3 @@ def _maintenance(window: Any) -> str:
 
 def _moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _why(error: BaseException) -> str:
-    from console.errors import ConsoleError
-
-    if isinstance(error, ConsoleError):
-        return str(error)
-    raise error

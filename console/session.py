@@ -7,27 +7,26 @@ the network's libraries are imported where they are first needed.
 from __future__ import annotations
 
 import time
-from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.launching import LaunchingCluster
-from console.models.link import LinkState
 from console.store import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 
     from console.attach import Attach
+    from console.cloud import Cloud
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
     from console.follow import Follow
     from console.history import History
     from console.inside.containers import Inside
+    from console.measures import Measures
     from console.models.facts import ContainerFact
     from console.models.launch import Field, Recipe
     from console.models.log import LogLine
-    from console.models.nccl import NcclTest
     from console.models.pod import Pod
     from console.profiles import Profiles
     from console.settings import Settings
@@ -97,6 +96,8 @@ class Session(LaunchingCluster):
         self._rights.clear()
         if "follow" in vars(self):
             self.follow.left()
+        if "measures" in vars(self):
+            self.measures.left()
 
     async def close(self) -> None:
         """End everything."""
@@ -104,6 +105,8 @@ class Session(LaunchingCluster):
             await self.tunnels.close()
         if "follow" in vars(self):
             await self.follow.close()
+        if "cloud" in vars(self):
+            await self.cloud.close()
         await super().close()
 
     async def may(
@@ -140,6 +143,13 @@ class Session(LaunchingCluster):
 
         connection = self.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
+
+    @cached_property
+    def cloud(self) -> Cloud:
+        """Google Cloud around this cluster; its libraries are loaded by the first question."""
+        from console.cloud import Cloud
+
+        return Cloud(self)
 
     # in pods
 
@@ -229,35 +239,9 @@ class Session(LaunchingCluster):
 
         return Tunnels(self)
 
-    async def nccl(self, namespace: str, jobset: str) -> AsyncGenerator[tuple[NcclTest, ...], None]:
-        """Tests that a JobSet's rank 0 prints, as they grow, over restarts, until the JobSet has ended."""
-        from console.parsers.nccl import NcclParser
+    @cached_property
+    def measures(self) -> Measures:
+        """NCCL tests and training steps of jobs, read from their logs; every test is kept."""
+        from console.measures import Measures
 
-        done: set[tuple[str, int]] = set()
-        async with aclosing(self._store.snapshots()) as pictures:
-            async for _ in pictures:
-                pod = self._first_rank(namespace, jobset)
-                while pod and pod.main and (run := (pod.uid, pod.restarts)) not in done:
-                    if pod.main.state == "waiting":
-                        break
-                    done.add(run)
-                    parser = NcclParser()
-                    async with aclosing(self.follow_log(namespace, pod.name, container=pod.main.name)) as lines:
-                        async for line in lines:
-                            if parser.feed(f"{line.text}\n".encode()):
-                                yield parser.tests
-                    if parser.close():
-                        yield parser.tests
-                    await self.runs.note_tests(namespace, jobset, parser.tests)
-                    pod = self._first_rank(namespace, jobset)
-                found = self.fleet.jobsets.get((namespace, jobset))
-                listing = self.fleet.links["jobsets"].state is LinkState.LISTING
-                if (found is None and not listing) or (found and found.finished):
-                    return
-
-    def _first_rank(self, namespace: str, jobset: str) -> Pod | None:
-        """The pod that fills the first rank now."""
-        from console.models.ranks import ranks
-
-        found = self.fleet.jobsets.get((namespace, jobset))
-        return next((rank.pod for rank in ranks(found, self.fleet) if rank.pod), None) if found else None
+        return Measures(self, lambda: self.follow, lambda: self.runs)

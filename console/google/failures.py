@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from console.errors import (
@@ -21,7 +22,7 @@ from console.errors import (
 from console.google.reach import LOG_IN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from google.api_core.exceptions import GoogleAPICallError
 
@@ -44,6 +45,17 @@ def told(doing: str) -> Iterator[None]:
         raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
 
 
+@asynccontextmanager
+async def within(doing: str, seconds: float) -> AsyncIterator[None]:
+    """The same with a limit over all tries: the library's own time-out counts for each of them anew."""
+    try:
+        async with asyncio.timeout(seconds):
+            with told(doing):
+                yield
+    except TimeoutError as error:
+        raise Unreachable(f"Could not {doing}: Google did not answer within {seconds:.0f} s.", TRY_AGAIN) from error
+
+
 def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
     """The error of ours that says the same."""
     from google.api_core import exceptions as api
@@ -60,6 +72,7 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
         (api.NotFound, NotFound, "Check the project, the location and the name."),
         (api.Conflict, Conflict, "It exists already, or another operation is under way."),
         (api.TooManyRequests, Refused, "A quota is used up: wait a little, or ask for more."),
+        (api.FailedPrecondition, Conflict, "Wait until that has ended: `a4 operations` shows it."),
         (api.BadRequest, BadInput, ""),
         (api.ServerError, Unreachable, TRY_AGAIN),
     )

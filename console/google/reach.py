@@ -6,17 +6,23 @@ Application Default Credentials for the real ones; the practice cluster serves i
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from console.errors import NotLoggedIn
+from console.errors import NotLoggedIn, Unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from google.auth.credentials import Credentials
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
-
+RENEW_BEFORE = 300.0
+"""Seconds before its end at which a token is renewed."""
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
 
 ClientT = TypeVar("ClientT")
 
@@ -29,6 +35,8 @@ class Reach:
     """Address of the practice services, "127.0.0.1:4000"; "": the real ones."""
     practice_http: str = ""
     """The same for services without gRPC: "http://127.0.0.1:4001"."""
+    practice_token: str = field(default="", repr=False)
+    """Lets one into the practice cluster."""
     project: str = ""
     credentials: Credentials | None = None
     _clients: dict[type[Any], Any] = field(default_factory=dict)
@@ -37,14 +45,13 @@ class Reach:
     @classmethod
     async def real(cls) -> Reach:
         """Log in with the Application Default Credentials; NotLoggedIn, with what to do, if there are none."""
-        from google.auth import default
-        from google.auth.exceptions import DefaultCredentialsError
-
-        try:
-            credentials, project = await asyncio.to_thread(default, scopes=list(SCOPES))
-        except DefaultCredentialsError as error:
-            raise NotLoggedIn("There are no Google credentials on this machine.", LOG_IN) from error
+        credentials, project = await asyncio.to_thread(_found)
         return cls(project=project or "", credentials=credentials)
+
+    @classmethod
+    def practice(cls, told: Mapping[str, str]) -> Reach:
+        """The practice services, where a practice cluster said that they answer."""
+        return cls(told["grpc"], told["http"], told["token"], told["project"])
 
     def client(self, kind: type[ClientT]) -> ClientT:
         """The asynchronous client of that class (one of the generated ...AsyncClient), made once."""
@@ -58,22 +65,18 @@ class Reach:
         if self._channel is None:
             from grpc import aio
 
-            self._channel = aio.insecure_channel(self.practice_grpc)
+            unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+            self._channel = aio.insecure_channel(self.practice_grpc, options=unlimited)
         return kind(transport=kind.get_transport_class("grpc_asyncio")(channel=self._channel))
 
-    async def token(self) -> str:
-        """A bearer token that is valid now; NotLoggedIn if it cannot be renewed. Practice services want none."""
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.requests import Request
+    async def token(self) -> tuple[str, float]:
+        """A bearer token, and when it ends (seconds since the epoch, inf: never); renewed if less than a while is left.
 
+        Raises NotLoggedIn if it is refused, Unreachable if nobody answers.
+        """
         if self.credentials is None:
-            return ""
-        if not self.credentials.valid:
-            try:
-                await asyncio.to_thread(self.credentials.refresh, Request())
-            except GoogleAuthError as error:
-                raise NotLoggedIn("Google refuses to renew the login of this machine.", LOG_IN) from error
-        return str(self.credentials.token)
+            return self.practice_token, float("inf")
+        return await asyncio.to_thread(_renewed, self.credentials)
 
     async def close(self) -> None:
         """End all connections."""
@@ -84,3 +87,35 @@ class Reach:
             return
         for client in clients:
             await client.transport.close()
+
+
+def _found() -> tuple[Any, str | None]:
+    """The Application Default Credentials and their project; blocking."""
+    from google.auth import default
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        return default(scopes=list(SCOPES))
+    except DefaultCredentialsError as error:
+        raise NotLoggedIn("There are no Google credentials on this machine.", LOG_IN) from error
+
+
+def _renewed(credentials: Any) -> tuple[str, float]:
+    """The token of these credentials; blocking."""
+    from datetime import UTC
+
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.auth.transport.requests import Request
+
+    def ends() -> float:
+        # Google's library keeps the time without its zone, which is UTC.
+        return credentials.expiry.replace(tzinfo=UTC).timestamp() if credentials.expiry else float("inf")
+
+    try:
+        if not credentials.valid or ends() < time.time() + RENEW_BEFORE:
+            credentials.refresh(Request())
+    except TransportError as error:
+        raise Unreachable("Google did not answer when the login was to be renewed.", "Check the network.") from error
+    except GoogleAuthError as error:
+        raise NotLoggedIn("Google refuses to renew the login of this machine.", LOG_IN) from error
+    return str(credentials.token), ends()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from console.errors import ConsoleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +16,21 @@ class Project:
     id: str
     name: str
     number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cluster lies at Google."""
+
+    project: str
+    location: str
+    """A region or a zone."""
+    cluster: str
+
+    @property
+    def region(self) -> str:
+        """The region of that location."""
+        return self.location if self.location.count("-") < 2 else self.location.rpartition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +142,26 @@ class GkeCluster:
         """The name a kubeconfig gives it."""
         return f"gke_{self.project}_{self.location}_{self.name}"
 
+    @property
+    def path(self) -> str:
+        """PROJECT/LOCATION/NAME, of which there is only one."""
+        return f"{self.project}/{self.location}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """What one look at several projects found."""
+    """What a look at several projects has found, by project, location and name."""
 
     clusters: tuple[GkeCluster, ...]
-    unread: tuple[tuple[str, str], ...] = ()
+    unread: tuple[tuple[str, ConsoleError], ...] = ()
     """Project -> why its clusters could not be listed."""
     missing_zones: tuple[str, ...] = ()
     """Zones that did not answer: clusters there may be missing."""
+
+    def joined(self, other: Clusters) -> Clusters:
+        """Both."""
+        return Clusters(
+            tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
+            (*self.unread, *other.unread),
+            (*self.missing_zones, *other.missing_zones),
+        )

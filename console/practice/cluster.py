@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import secrets
 import shutil
 import tempfile
@@ -33,7 +35,12 @@ from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from console.practice.google.server import GoogleServer
+    from console.practice.objects.refusal import Object
+
 Scene = Literal["full", "empty"]
+GOOGLE_PATH = "/practice/google"
+"""Where the API server says how practice Google is reached."""
 
 
 class PracticeCluster:
@@ -70,6 +77,10 @@ class PracticeCluster:
         self.server = ApiServer(self.storage, self.runtime, port=port)
         self.kubeconfig = self.folder / "kubeconfig"
         self._nodes = Nodes(self.plane)
+        self.google: GoogleServer | None = None
+        """Practice Google, from the first time that somebody asks for it: its messages take a second to load."""
+        self._opening_google = asyncio.Lock()
+        self.server.beside[GOOGLE_PATH] = self.open_google
 
     @property
     def url(self) -> str:
@@ -111,8 +122,27 @@ class PracticeCluster:
         self.server.kubeconfig(self.folder / "reader.kubeconfig", account=self.server.reader)
         self._nodes.beat()
 
+    async def open_google(self) -> Object:
+        """Start practice Google unless it runs; gives where it answers, and a token for this cluster."""
+        async with self._opening_google:
+            if self.google is None:
+                await asyncio.to_thread(_import_google)
+                self.google = self._make_google()
+                await self.google.start()
+        where = {"project": "practice", "location": "us-central1", "cluster": "practice"}
+        return {**where, "grpc": self.google.grpc, "http": self.google.http, "token": self.server.admin.token}
+
+    def _make_google(self) -> GoogleServer:
+        from console.practice.google.cloud import PracticeGoogle
+        from console.practice.google.server import GoogleServer
+
+        world = PracticeGoogle(self.storage, self.clock, server=self.url, authority=self.server.authority)
+        return GoogleServer(world)
+
     async def stop(self) -> None:
         """Close; nothing is left behind."""
+        if self.google is not None:
+            await self.google.stop()
         self.plane.stop()
         await self.runtime.close()
         await self.server.stop()
@@ -127,3 +157,8 @@ class PracticeCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _import_google() -> None:
+    """Load the messages of Google's services; for a thread."""
+    importlib.import_module("console.practice.google.server")

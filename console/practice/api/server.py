@@ -30,6 +30,7 @@ from console.practice.objects.definitions import define_custom_kinds
 from console.practice.objects.refusal import ApiError, Object
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from console.practice.api.faults import Fault
@@ -56,6 +57,8 @@ class ApiServer:
         self.reader = reader()
         self.faults: list[Fault] = []
         self.url = ""
+        self.beside: dict[str, Callable[[], Awaitable[Object]]] = {}
+        """Path -> what the administrator gets there, beside the Kubernetes API."""
         self.gone_as_status = False
         """Refuse a watch from a forgotten version with HTTP 410 instead of an ERROR event (for tests)."""
         self._accounts = {account.token: account for account in (self.admin, self.reader)}
@@ -148,6 +151,8 @@ class ApiServer:
         if path in ("/healthz", "/livez", "/readyz", "/version", "/version/"):
             return plain(path)
         account = self._account(request)
+        if path in self.beside and account is self.admin:
+            return json_answer(await self.beside[path]())
         target = parse_path(path)
         if account is ANONYMOUS and (target is None or reviews.is_review(target)):
             text = f'forbidden: User "{account.name}" cannot {request.method.lower()} path "{path}"'

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Any], Awaitable[Any]]
 """Takes the request message, gives the answer message; raises RefusalError."""
+First = Callable[[str, Any], Awaitable[None]]
+"""Sees the name of the method and the request before its handler does, and may refuse it."""
 
 
 class RefusalError(Exception):
@@ -42,8 +44,9 @@ class Method:
 class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     """Answers by the full name of the method: "/google.container.v1.ClusterManager/ListClusters"."""
 
-    def __init__(self, methods: Mapping[str, Method]) -> None:
+    def __init__(self, methods: Mapping[str, Method], first: First) -> None:
         self._methods = methods
+        self._first = first
 
     def service(self, handler_call_details: Any) -> Any:
         """The method called; None for an unknown one, which gRPC answers with UNIMPLEMENTED."""
@@ -53,6 +56,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
         async def answer(request: Any, context: Any) -> Any:
             try:
+                await self._first(handler_call_details.method, request)
                 return await method.handler(request)
             except RefusalError as refusal:
                 if refusal.service:
@@ -83,10 +87,10 @@ def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
-async def serve(methods: Mapping[str, Method]) -> tuple[aio.Server, str]:
+async def serve(methods: Mapping[str, Method], first: First) -> tuple[aio.Server, str]:
     """Serve these methods on a free loopback port; gives the server and its address."""
-    server = aio.server()
-    server.add_generic_rpc_handlers((Services(methods),))
+    server = aio.server(options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((Services(methods, first),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

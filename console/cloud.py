@@ -1,0 +1,237 @@
+"""Google Cloud around the cluster: as whom it is asked, where the cluster lies, and which clusters there are.
+
+Works without a cluster too, for whoever has nothing but Google credentials. Google's libraries are loaded, in a thread,
+by the first question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
+from console.models.gke import Clusters, Place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from console.gke import Gke
+    from console.google.reach import Reach
+    from console.models.gke import GkeCluster, Project
+    from console.watched import WatchedCluster
+
+PRACTICE_PATH = "/practice/google"
+AT_ONCE = 8
+"""Projects that are asked at the same time."""
+REDRAW = 0.25
+"""Seconds between two pictures of a list that grows."""
+_CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
+_PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
+
+
+class Cloud:
+    """Google Cloud as one login sees it; `watched` is the cluster one is connected to, if any."""
+
+    def __init__(self, watched: WatchedCluster | None = None) -> None:
+        self._watched = watched
+        self._reaches: dict[str, Reach] = {}
+        self._places: dict[str, Place] = {}
+        self._opening = asyncio.Lock()
+
+    async def close(self) -> None:
+        """End all connections to Google."""
+        reaches, self._reaches = list(self._reaches.values()), {}
+        for reach in reaches:
+            await reach.close()
+
+    @property
+    def practice(self) -> bool:
+        """Whether it is practice Google."""
+        return bool(self._practice_folder)
+
+    @property
+    def _practice_folder(self) -> str:
+        if self._watched is None:
+            return ""
+        folder = self._watched.connected.target.cluster.practice_folder
+        return str(folder) if folder else ""
+
+    async def reach(self) -> Reach:
+        """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn."""
+        folder = self._practice_folder
+        async with self._opening:
+            if folder not in self._reaches:
+                kind = (await _loaded("console.google.reach")).Reach
+                if folder:
+                    self._reaches[folder] = kind.practice(await self._practice_answer())
+                else:
+                    self._reaches[folder] = await kind.real()
+            return self._reaches[folder]
+
+    async def _practice_answer(self) -> dict[str, str]:
+        import json
+
+        assert self._watched is not None
+        client = self._watched.connected.client
+        answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
+        self._places[self._watched.context] = Place(answer["project"], answer["location"], answer["cluster"])
+        return answer
+
+    async def gke(self) -> Gke:
+        """The clusters' own service."""
+        module = await _loaded("console.gke")
+        found: Gke = module.Gke(await self.reach())
+        return found
+
+    # where
+
+    async def place(self) -> Place:
+        """Where the connected cluster lies; NotFound if it is none of GKE's, or there is none."""
+        if self._watched is None:
+            raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
+        context = self._watched.context
+        if self.practice:
+            await self.reach()
+        elif context not in self._places:
+            named = _CONTEXT.match(context)
+            self._places[context] = Place(*named.groups()) if named else await self._place_by_node(context)
+        return self._places[context]
+
+    async def _place_by_node(self, context: str) -> Place:
+        """The place of a cluster whose context was renamed: its machines name the project, its address the rest."""
+        import json
+
+        assert self._watched is not None
+        connection = self._watched.connected
+        answer = await connection.client.request(
+            "GET", "/api/v1/nodes", params={"limit": "1"}, doing="see where the cluster lies"
+        )
+        items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
+        named = _PROVIDER.match(items[0].get("spec", {}).get("providerID", "")) if items else None
+        if named is None:
+            raise NotFound(
+                f"The cluster of context {context} is none of GKE's, as far as its nodes tell.",
+                "Google's pools, operations and checks are for clusters of GKE.",
+            )
+        server = connection.target.cluster.server.removeprefix("https://").rstrip("/")
+        authority = connection.target.cluster.certificate_authority_data
+        for each in (await (await self.gke()).clusters_of(named[1])).clusters:
+            if server in (each.endpoint, each.dns_endpoint) or (authority and authority == each.authority):
+                return Place(each.project, each.location, each.name)
+        raise NotFound(
+            f"Project {named[1]} has no cluster with the address {server}.",
+            "Name the context gke_PROJECT_LOCATION_NAME.",
+        )
+
+    # what there is
+
+    async def projects(self) -> AsyncGenerator[Project, None]:
+        """Projects that the login may see, as they come."""
+        module = await _loaded("console.google.projects")
+        async with aclosing(module.projects(await self.reach())) as found:
+            async for each in found:
+                yield each
+
+    async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
+        """All clusters of these projects, else of all that can be seen; what could not be read is named."""
+        latest = Clusters(())
+        async with aclosing(self.growing(projects)) as pictures:
+            async for picture in pictures:
+                latest = picture
+        return latest
+
+    async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
+        """The same while it is read: every quarter of a second what is known by then, at last all of it."""
+        gke = await self.gke()
+        pending: set[asyncio.Task[Clusters]] = set()
+        known = Clusters(())
+        shown = time.monotonic()
+        try:
+            async with aclosing(self._asked(projects)) as names:
+                async for name in names:
+                    pending.add(asyncio.create_task(_read(gke, name)))
+                    if len(pending) >= AT_ONCE:
+                        known, pending = await _some(known, pending)
+                    if time.monotonic() > shown + REDRAW:
+                        shown = time.monotonic()
+                        yield known
+            while pending:
+                known, pending = await _some(known, pending)
+                if pending and time.monotonic() > shown + REDRAW:
+                    shown = time.monotonic()
+                    yield known
+            yield known
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _asked(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
+        """Names of the projects to look into."""
+        if projects:
+            for each in projects:
+                yield each
+            return
+        try:
+            async with aclosing(self.projects()) as found:
+                async for project in found:
+                    yield project.id
+        except NotAllowed as error:
+            usual = await self._usual_project()
+            if not usual:
+                raise BadInput(error.message, "Name the projects: --project ID.") from error
+            yield usual
+
+    async def _usual_project(self) -> str:
+        """The project of the connected cluster, else the login's own, else that of the environment."""
+        try:
+            return (await self.place()).project
+        except NotFound:
+            return (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+
+    async def enable_service(self, project: str, service: str) -> None:
+        """Enable a service of Google's in a project and wait until it is."""
+        self.check_may(f"enable {service}")
+        module = await _loaded("console.google.services")
+        await module.enable(await self.reach(), project, service)
+
+    def check_may(self, what: str) -> None:
+        """NotAllowed, naming `what`, in read-only mode."""
+        if self._watched is not None:
+            self._watched.changing(what)
+
+
+async def _loaded(module: str) -> Any:
+    """A module that loads Google's libraries, a second the first time."""
+    return await asyncio.to_thread(importlib.import_module, module)
+
+
+async def _read(gke: Gke, project: str) -> Clusters:
+    try:
+        return await gke.clusters_of(project)
+    except ConsoleError as error:
+        return Clusters((), ((project, error),))
+
+
+async def _some(known: Clusters, pending: set[asyncio.Task[Clusters]]) -> tuple[Clusters, set[asyncio.Task[Clusters]]]:
+    """What is known once at least one more has answered, and those that have not."""
+    done, waiting = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        known = known.joined(task.result())
+    return known, waiting
+
+
+def found_in(clusters: Sequence[GkeCluster], name: str) -> GkeCluster:
+    """The cluster of that name, context, or PROJECT/LOCATION/NAME; BadInput if there is none, or are several."""
+    matching = [each for each in clusters if name in (each.name, each.context, each.path)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        listed = ", ".join(each.path for each in matching)
+        raise BadInput(f"Several clusters are named {name}: {listed}.", "Name it as PROJECT/LOCATION/NAME.")
+    raise BadInput(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")

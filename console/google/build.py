@@ -1,0 +1,119 @@
+"""Cloud Build: builds asked for, listed, looked at and cancelled; the only importer of google.cloud.devtools."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from google.cloud.devtools import cloudbuild_v1 as api
+from google.protobuf.json_format import ParseError
+
+from console.errors import BadInput
+from console.google.failures import told
+from console.models.build import Build
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from console.google.reach import Reach
+    from console.models.build import BuildPlan
+
+PATIENCE = 30.0
+_OWN_KEYS = {"timeout", "source"}
+"""Of a build description: what the form says instead."""
+
+
+class Builds:
+    """The builds of one project in one region."""
+
+    def __init__(self, reach: Reach, project: str, location: str) -> None:
+        self._client = reach.client(api.CloudBuildAsyncClient)
+        self.project, self.location = project, location
+
+    @property
+    def _parent(self) -> str:
+        return f"projects/{self.project}/locations/{self.location}"
+
+    async def listed(self) -> AsyncGenerator[Build, None]:
+        """The latest first, page after page as they come."""
+        request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
+        with told(f"list the builds of {self.project} in {self.location}"):
+            async for each in await self._client.list_builds(request, timeout=PATIENCE):
+                yield read_build(self.location, each)
+
+    async def build(self, number: str) -> Build:
+        """One of them; NotFound."""
+        request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
+        with told(f"look at build {number}"):
+            return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
+
+    async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
+        """Ask for a build of what was put into a bucket; it is under way when this returns."""
+        build = message(plan, description)
+        build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
+        request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)
+        with told(f"build {plan.image}"):
+            # Not tried again by itself: what was lost on the way back may have begun.
+            begun = await self._client.create_build(request, timeout=PATIENCE)
+        return read_build(self.location, begun.metadata.build)
+
+    async def cancel(self, number: str) -> Build:
+        """End one that is under way."""
+        request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
+        with told(f"cancel build {number}"):
+            return read_build(self.location, await self._client.cancel_build(request, timeout=PATIENCE))
+
+
+def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
+    """A build description (the content of cloudbuild.yml) with the plan's choices, as Google's message; BadInput."""
+    try:
+        text = json.dumps({key: value for key, value in description.items() if key not in _OWN_KEYS})
+        build = api.Build.from_json(text, ignore_unknown_fields=False)
+    except (ParseError, TypeError) as error:
+        why = str(error).partition("\n")[0].removeprefix("Failed to parse ").strip()
+        raise BadInput(f"The build description of {plan.context.name} cannot be used: {why}.") from error
+    if not build.steps:
+        raise BadInput(f"The build description of {plan.context.name} has no steps.", "It needs at least one.")
+    substitutions = {**dict(build.substitutions), **plan.substitutions}
+    build.substitutions = {name: value for name, value in substitutions.items() if name in plan.context.wanted}
+    build.timeout = {"seconds": plan.time_out}
+    kind = plan.machine.upper().replace("-", "_")
+    try:
+        build.options.machine_type = api.BuildOptions.MachineType[kind]
+    except KeyError as error:
+        raise BadInput(f"Cloud Build has no machine {plan.machine}.") from error
+    return build
+
+
+def read_build(location: str, found: Any) -> Build:
+    """A build out of Google's message."""
+    images = tuple(each.name for each in found.results.images)
+    machine = found.options.machine_type
+    failure = found.failure_info.detail if found.failure_info else ""
+    return Build(
+        id=found.id,
+        project=found.project_id,
+        location=location,
+        status=found.status.name if found.status else "QUEUED",
+        why=(found.status_detail or failure) if found.status.name not in {"SUCCESS", "WORKING", "QUEUED"} else "",
+        images=images or tuple(found.images),
+        digests=tuple(each.digest for each in found.results.images),
+        substitutions=dict(found.substitutions),
+        machine=machine.name.lower().replace("_", "-") if machine else "",
+        time_out=found.timeout.total_seconds() if found.timeout else 0.0,
+        created=_moment(found.create_time),
+        started=_moment(found.start_time),
+        ended=_moment(found.finish_time),
+        log_bucket="" if _in_logging_only(found) else found.logs_bucket,
+        link=found.log_url,
+        tags=tuple(found.tags),
+    )
+
+
+def _in_logging_only(found: Any) -> bool:
+    modes = api.BuildOptions.LoggingMode
+    return found.options.logging in {modes.CLOUD_LOGGING_ONLY, modes.STACKDRIVER_ONLY, modes.NONE}
+
+
+def _moment(value: Any) -> float:
+    return value.timestamp() if value else 0.0

@@ -1,0 +1,26 @@
+"""Google Cloud projects; the only importer of google.cloud.resourcemanager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.cloud import resourcemanager_v3 as api
+
+from console.google.failures import told
+from console.models.gke import Project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from console.google.reach import Reach
+
+PATIENCE = 30.0
+
+
+async def projects(reach: Reach, query: str = "") -> AsyncGenerator[Project, None]:
+    """Projects that the login may see, page after page as they come; `query` is Google's, "id:train*"."""
+    client = reach.client(api.ProjectsAsyncClient)
+    request = api.SearchProjectsRequest(query=query or "state:ACTIVE")
+    with told("list the projects"):
+        async for each in await client.search_projects(request, timeout=PATIENCE):
+            yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])

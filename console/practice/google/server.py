@@ -1,0 +1,57 @@
+"""Practice Google put together: all its services behind one gRPC port, and one HTTP port for those without gRPC."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from console.practice.google import clusters, longrunning, projects
+from console.practice.google.serving import Method, serve
+
+if TYPE_CHECKING:
+    from grpc import aio
+
+    from console.practice.google.cloud import PracticeGoogle
+
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+_GRPC = (longrunning, projects, clusters)
+"""Modules with `methods(world)`: full name of the method -> Method."""
+_HTTP: tuple[()] = ()
+"""Modules with `routes(world)`: what aiohttp's router takes."""
+
+
+class GoogleServer:
+    """Serves one world of practice Google on two loopback ports, from `start` to `stop`."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        self.world = world
+        self.grpc = ""
+        """"127.0.0.1:4000"."""
+        self.http = ""
+        """"http://127.0.0.1:4001"."""
+        self._server: aio.Server | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        methods: dict[str, Method] = {}
+        for module in _GRPC:
+            methods |= module.methods(self.world)
+        self._server, self.grpc = await serve(methods, self.world.first)
+        application = web.Application(client_max_size=64 * 1024 * 1024)
+        for module in _HTTP:
+            application.add_routes(module.routes(self.world))
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.http = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        if self._server is not None:
+            await self._server.stop(0)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._server = self._runner = None

@@ -1,0 +1,133 @@
+"""Google's own client libraries against practice Google, on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from console.errors import ApiDisabled, Conflict, NotAllowed, NotFound, Refused, Unreachable
+from console.gke import Gke
+from console.google import services
+from console.google.projects import projects
+from console.practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, Fault, PracticeProject
+from console.practice.objects.resources import NODES
+from tests.practice_google import practice_google
+
+if TYPE_CHECKING:
+    from console.models.gke import GkeCluster, GkeOperation
+
+
+async def ended(gke: Gke, operation: GkeOperation) -> GkeOperation:
+    async with asyncio.timeout(20):
+        while not operation.over:
+            await asyncio.sleep(0.02)
+            operation = await gke.operation(operation.project, operation.location, operation.name)
+    return operation
+
+
+async def own(gke: Gke) -> GkeCluster:
+    return await gke.cluster(PROJECT, REGION, CLUSTER)
+
+
+async def test_projects_come_page_by_page() -> None:
+    async with practice_google() as (world, reach):
+        world.page = 3
+        for number in range(10):
+            world.projects[f"more-{number}"] = PracticeProject(f"more-{number}", "More", f"2{number}")
+        found = [each.id async for each in projects(reach)]
+        asked = [method for method, _ in world.calls if "SearchProjects" in method]
+    assert found[-1] == "more-9"
+    assert len(found) == len(set(found)) == 14
+    assert len(asked) == 5
+
+
+async def test_a_cluster_with_its_pools() -> None:
+    async with practice_google() as (_, reach):
+        cluster = await own(Gke(reach))
+    assert (cluster.status, cluster.workload_pool) == ("RUNNING", "practice.svc.id.goog")
+    pools = {each.name: each for each in cluster.pools}
+    reserved, spot, flex = pools["a4-highgpu-8g-a4-pool"], pools["a4-spot"], pools["a4-flex"]
+    assert (reserved.reservation, reserved.placement, reserved.networks) == ("practice-a4", "COMPACT", 9)
+    assert (spot.spot, spot.autoscaling, spot.least, spot.most) == (True, True, 2, 8)
+    assert (flex.flex_start, flex.queued, flex.auto_repair) == (True, True, False)
+
+
+async def test_a_pool_grows_as_its_operation_tells() -> None:
+    async with practice_google() as (world, reach):
+        gke = Gke(reach)
+        before = len(world.storage.list(NODES))
+        begun = await gke.resize(await own(gke), "a4-spot", 6)
+        assert not begun.over
+        done = await ended(gke, begun)
+        assert (done.error, done.done, done.total) == ("", 2, 2)
+        assert len(world.storage.list(NODES)) == before + 2
+
+
+async def test_an_operation_fails_half_way() -> None:
+    async with practice_google() as (_, reach):
+        gke = Gke(reach)
+        done = await ended(gke, await gke.resize(await own(gke), "a4-spot", 12))
+        assert "GCE_STOCKOUT" in done.error
+        assert (done.done, done.total) == (4, 8)
+        pool = next(each for each in (await own(gke)).pools if each.name == "a4-spot")
+    assert pool.status == "RUNNING_WITH_ERROR"
+    assert "GCE_STOCKOUT" in pool.message
+
+
+async def test_two_operations_at_once_are_refused() -> None:
+    async with practice_google(speed=1) as (_, reach):
+        gke = Gke(reach)
+        cluster = await own(gke)
+        await gke.resize(cluster, "a4-spot", 6)
+        with pytest.raises(Conflict, match="incompatible operation"):
+            await gke.resize(cluster, "a4-spot", 7)
+
+
+async def test_a_service_that_is_not_enabled_is_named_and_can_be_enabled() -> None:
+    async with practice_google() as (_, reach):
+        with pytest.raises(ApiDisabled) as refused:
+            await Gke(reach).clusters_of(DISABLED)
+        assert refused.value.service == CONTAINER
+        assert await services.enabled(reach, DISABLED, [CONTAINER]) == frozenset()
+        await services.enable(reach, DISABLED, CONTAINER)
+        assert await services.enabled(reach, DISABLED, [CONTAINER]) == {CONTAINER}
+        assert (await Gke(reach).clusters_of(DISABLED)).clusters == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Refused, "quota"),
+        (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, "role"),
+        (grpc.StatusCode.NOT_FOUND, NotFound, "Check the project"),
+    ],
+)
+async def test_errors_say_what_to_do(code: grpc.StatusCode, kind: type[Exception], words: str) -> None:
+    async with practice_google() as (world, reach):
+        world.faults.append(Fault("ListClusters", code))
+        with pytest.raises(kind, match=words):
+            await Gke(reach).clusters_of(PROJECT)
+
+
+async def test_what_passes_is_tried_again() -> None:
+    async with practice_google() as (world, reach):
+        world.faults.append(Fault("ListClusters", times=1))
+        assert (await Gke(reach).clusters_of(PROJECT)).clusters
+        assert sum("ListClusters" in method for method, _ in world.calls) == 2
+
+
+async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.gke.PATIENCE", 0.2)
+    async with practice_google() as (world, reach):
+        world.faults.append(Fault("ListClusters", grpc.StatusCode.OK, delay=30, times=50))
+        with pytest.raises(Unreachable):
+            await Gke(reach).clusters_of(PROJECT)
+
+
+async def test_a_closed_project_is_told_apart() -> None:
+    async with practice_google() as (_, reach):
+        with pytest.raises(NotAllowed, match="practice-locked"):
+            await Gke(reach).clusters_of(LOCKED)

@@ -1,0 +1,39 @@
+"""Practice Google by itself, and a login that reaches it with Google's own client libraries, on the wire."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from console.google.reach import Reach
+from console.practice.cluster import PracticeCluster
+from console.practice.google.cloud import PROJECT, PracticeGoogle
+from console.practice.google.server import GoogleServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SPEED = 200.0
+
+
+@asynccontextmanager
+async def practice_google(*, scene: bool = False, speed: float = SPEED) -> AsyncIterator[tuple[PracticeGoogle, Reach]]:
+    """The world behind the services, to be changed by the test, and how the console reaches them.
+
+    The machines of the practice cluster stand in `world.storage`; long operations run `speed` times faster than life.
+    """
+    cluster = PracticeCluster(scene=scene, speed=speed)
+    cluster.play_past()
+    cluster.clock.go_live()
+    world = PracticeGoogle(cluster.storage, cluster.clock, server="https://127.0.0.1:6443", authority=b"none")
+    server = GoogleServer(world)
+    await server.start()
+    told = {"grpc": server.grpc, "http": server.http, "token": "practice", "project": PROJECT}
+    reach = Reach.practice(told)
+    try:
+        yield world, reach
+    finally:
+        await reach.close()
+        await server.stop()
+        cluster.plane.stop()
+        await cluster.runtime.close()
