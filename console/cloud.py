@@ -66,7 +66,7 @@ class Cloud:
         folder = self._practice_folder
         async with self._opening:
             if folder not in self._reaches:
-                kind = (await _loaded("console.google.reach")).Reach
+                kind = (await loaded("console.google.reach")).Reach
                 if folder:
                     self._reaches[folder] = kind.practice(await self._practice_answer())
                 else:
@@ -84,7 +84,7 @@ class Cloud:
 
     async def gke(self) -> Gke:
         """The clusters' own service."""
-        module = await _loaded("console.gke")
+        module = await loaded("console.gke")
         found: Gke = module.Gke(await self.reach())
         return found
 
@@ -132,7 +132,7 @@ class Cloud:
 
     async def projects(self) -> AsyncGenerator[Project, None]:
         """Projects that the login may see, as they come."""
-        module = await _loaded("console.google.projects")
+        module = await loaded("console.google.projects")
         async with aclosing(module.projects(await self.reach())) as found:
             async for each in found:
                 yield each
@@ -197,7 +197,7 @@ class Cloud:
     async def enable_service(self, project: str, service: str) -> None:
         """Enable a service of Google's in a project and wait until it is."""
         self.check_may(f"enable {service}")
-        module = await _loaded("console.google.services")
+        module = await loaded("console.google.services")
         await module.enable(await self.reach(), project, service)
 
     def check_may(self, what: str) -> None:
@@ -206,7 +206,7 @@ class Cloud:
             self._watched.changing(what)
 
 
-async def _loaded(module: str) -> Any:
+async def loaded(module: str) -> Any:
     """A module that loads Google's libraries, a second the first time."""
     return await asyncio.to_thread(importlib.import_module, module)
 

@@ -12,6 +12,7 @@ from google.cloud import container_v1 as api
 
 from console.google.failures import within
 from console.models.gke import Clusters, GkeCluster, GkeOperation, GkePool
+from console.models.maintenance import exclusion_words, window_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,6 +169,8 @@ def read_pool(found: api.NodePool) -> GkePool:
         workload_metadata=config.workload_metadata_config.mode.name if config.workload_metadata_config.mode else "",
         networks=len(found.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
+        groups=tuple(found.instance_group_urls),
+        max_run=config.max_run_duration.total_seconds() if config.max_run_duration else 0.0,
         taints=tuple(f"{each.key}={each.value}:{_effect(each.effect.name)}" for each in config.taints),
     )
 
@@ -206,9 +209,23 @@ def _effect(word: str) -> str:
 
 
 def _maintenance(window: Any) -> str:
+    said = []
     if window.daily_maintenance_window.start_time:
-        return f"daily from {window.daily_maintenance_window.start_time} UTC"
-    return window.recurring_window.recurrence and f"{window.recurring_window.recurrence}"
+        said.append(f"daily from {window.daily_maintenance_window.start_time} UTC")
+    if window.recurring_window.recurrence:
+        inside = window.recurring_window.window
+        said.append(
+            window_words(window.recurring_window.recurrence, _seconds(inside.start_time), _seconds(inside.end_time))
+        )
+    said += [
+        exclusion_words(name, _seconds(each.start_time), _seconds(each.end_time))
+        for name, each in sorted(window.maintenance_exclusions.items())
+    ]
+    return "; ".join(said)
+
+
+def _seconds(moment: Any) -> float:
+    return float(moment.timestamp()) if moment else 0.0
 
 
 def _moment(text: str) -> float:

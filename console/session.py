@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from console.models.facts import ContainerFact
     from console.models.launch import Field, Recipe
     from console.models.log import LogLine
-    from console.models.pod import Pod
+    from console.nodepools import NodePools
     from console.profiles import Profiles
     from console.settings import Settings
     from console.tunnel.session import Tunnels
+    from console.xray import Xray
 
 _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
@@ -151,6 +152,13 @@ class Session(LaunchingCluster):
 
         return Cloud(self)
 
+    @property
+    def node_pools(self) -> NodePools:
+        """The node pools of this cluster as Google has them."""
+        from console.nodepools import NodePools
+
+        return NodePools(self, self.cloud)
+
     # in pods
 
     @property
@@ -173,6 +181,13 @@ class Session(LaunchingCluster):
         from console.inside.containers import Inside
 
         return Inside(self)
+
+    @property
+    def xray(self) -> Xray:
+        """Where the processes of a job are that hangs."""
+        from console.xray import Xray
+
+        return Xray(self)
 
     # streams
 

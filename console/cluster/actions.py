@@ -71,6 +71,17 @@ async def may(
     return bool(verdict and verdict.allowed)
 
 
+async def label(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
+    """Set labels of a node; None takes one away."""
+    await client.request(
+        "PATCH",
+        _object("/api/v1/nodes", node),
+        doing=f"label node {node}",
+        body=msgspec.json.encode({"metadata": {"labels": labels}}),
+        content=_MERGE,
+    )
+
+
 async def cordon(client: Client, node: str, *, on: bool) -> None:
     """Keep new pods off a node, or let them on again."""
     await client.request(

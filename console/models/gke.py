@@ -102,6 +102,10 @@ class GkePool:
     local_ssds: int
     taints: tuple[str, ...]
     """Each as "key=value:Effect"."""
+    groups: tuple[str, ...] = ()
+    """Addresses of its managed instance groups."""
+    max_run: float = 0.0
+    """Seconds after which a machine is taken away; 0.0: never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,8 @@ class PracticeGoogle:
             )
         }
         self.works: dict[str, LongWork] = {}
+        self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
+        """Of a pool's machines: how many there should be, are being repaired, are being made."""
         self._counted = 0
 
     def number(self) -> int:

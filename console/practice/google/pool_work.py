@@ -10,7 +10,7 @@ import grpc
 from google.cloud import container_v1 as api
 
 from console.practice.clock import stamp
-from console.practice.google.cloud import PROJECT, REGION, missing
+from console.practice.google.cloud import CLUSTER, PROJECT, REGION, missing
 from console.practice.google.pools import clusters, nodes_of
 from console.practice.google.serving import RefusalError
 from console.practice.objects.refusal import ApiError, Object
@@ -60,6 +60,22 @@ class PoolWork:
         self.clusters = clusters(world)
         self.operations: dict[tuple[str, str], api.Operation] = {}
         self._past()
+        world.count_group = self.count_group
+
+    def count_group(self, pool: str) -> tuple[int, int, int] | None:
+        """Machines that a pool of the practice cluster should have, that are repaired, that are made; None: no pool."""
+        own = self.cluster(PROJECT, REGION, CLUSTER)
+        found = next((each for each in own.node_pools if each.name == pool), None)
+        if found is None:
+            return None
+        names = nodes_of(self.world.storage, pool)
+        away = sum(not self._is_ready(name) for name in names)
+        repairs = "REPAIR" in "".join(
+            each.operation_type.name for each in self.operations.values()
+            if each.status != _DONE and each.target_link.endswith(f"/{pool}")
+        )  # fmt: skip
+        made = max(0, found.initial_node_count - len(names)) if found.status == _RECONCILING else 0
+        return found.initial_node_count, away if repairs else 0, made + (0 if repairs else away)
 
     def cluster(self, project: str, location: str, name: str) -> api.Cluster:
         """One cluster; refused if there is none."""
@@ -227,7 +243,7 @@ class PoolWork:
 
     def _past(self) -> None:
         """What had happened when the scene opens, and the repair that is under way."""
-        own = self.cluster(PROJECT, REGION, "practice")
+        own = self.cluster(PROJECT, REGION, CLUSTER)
         for kind, pool, ago, lasted, error in (
             ("UPGRADE_MASTER", "", 2 * _DAY, 1500.0, ""),
             ("UPGRADE_NODES", RESERVED_POOL, 1.9 * _DAY, 9000.0, ""),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from console.practice.google import clusters, longrunning, projects
+from console.practice.google import clusters, compute, longrunning, projects
 from console.practice.google.serving import Method, serve
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 _GRPC = (longrunning, projects, clusters)
 """Modules with `methods(world)`: full name of the method -> Method."""
-_HTTP: tuple[()] = ()
+_HTTP = (compute,)
 """Modules with `routes(world)`: what aiohttp's router takes."""
 
 
