@@ -11,6 +11,7 @@ from console.parsers.training import TrainingParser
 if TYPE_CHECKING:
     from console.models.nccl import NcclTest
     from console.models.training import TrainingRun
+    from console.models.unreadable import Unreadable
 
 _LARGEST_JSON = 32 << 20
 """Bytes of a file of JSON that are kept until its end."""
@@ -36,10 +37,16 @@ class LogReading:
         """Runs so far, in the order they began."""
         return self._training.runs
 
+    @property
+    def unreadable(self) -> dict[str, Unreadable]:
+        """What could not be read though it looks like a row ("nccl") or a step ("training")."""
+        told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
+        return {what: each for what, each in told.items() if each is not None}
+
     def feed(self, data: bytes) -> bool:
         """Reads on; whether that changed anything. A line counts once its end has come."""
         self._keep(data)
-        changed = self._nccl.feed(data), self._training.feed(data)
+        changed = self._nccl.feed(data), self._training.read(data)
         return any(changed)
 
     def close(self) -> bool:

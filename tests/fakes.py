@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from console.follow import Follow
+from console.measures import Measures
 from console.models.access import ContextName, StopReport
 from console.models.fleet import Fleet
 from console.models.link import Link, LinkState
@@ -26,6 +27,7 @@ from console.models.log import LogLine, StreamState
 from console.parsers.stamps import stamped
 from console.parsers.timestamp import format_time
 from console.settings import Settings
+from console.spool.shelf import logs_folder
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
 from tests.fakes_tunnels import FakeTunnels
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from console.cluster.given import Memory
     from console.cluster.logs import Wanted
-    from console.models.nccl import NcclTest
+    from console.models.pod import Pod
 
 KINDS = (
     "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", "localqueues", "workloads",
@@ -97,7 +99,6 @@ class FakeSession:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
         self.logs: dict[tuple[str, str], list[LogLine]] = {}
-        self.tables: dict[tuple[str, str], list[tuple[NcclTest, ...]]] = {}
         self.running: set[tuple[str, str]] = set()
         self.closed = False
         self.runs = FakeRuns(self)
@@ -288,11 +289,16 @@ class FakeSession:
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
 
-    async def nccl(self, namespace: str, jobset: str) -> AsyncIterator[tuple[NcclTest, ...]]:
-        self._did("nccl", namespace, jobset)
-        for tests in self.tables.get((namespace, jobset), []):
-            yield tests
-            await asyncio.sleep(0)
+    @cached_property
+    def measures(self) -> Measures:
+        """The real ones, over `logs`."""
+        place = logs_folder(practice=False).parent / "nccl-tests.jsonl"
+        return Measures(cast("Any", self), lambda: self.follow, lambda: cast("Any", self.runs), place=place,
+                        read_tail=self._read_tail)  # fmt: skip
+
+    async def _read_tail(self, pod: Pod, lines: int) -> bytes:
+        self._did("read_tail", pod.namespace, pod.name, lines)
+        return "".join(f"{line.text}\n" for line in self.logs.get(pod.key, [])[-lines:]).encode()
 
 
 class FakeCopies:

@@ -97,6 +97,58 @@ def is_all_reduce(test: NcclTest) -> bool:
     return (test.program or "all_reduce").startswith("all_reduce")
 
 
-def is_comparable(test: NcclTest) -> bool:
-    """Whether the A4 curve says anything about it: an all-reduce that is not within one machine."""
-    return is_all_reduce(test) and (test.ranks is None or test.ranks >= REFERENCE_RANKS)
+def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
+    """Whether the A4 curve says anything about it: an all-reduce of several machines, on B200 as far as is known.
+
+    `accelerator` is the label of the nodes, empty where it is not known.
+    """
+    fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
+    return is_all_reduce(test) and fits and is_a4(accelerator)
+
+
+def is_a4(accelerator: str) -> bool:
+    """Whether nodes with that label may be A4 machines; true where none is known."""
+    return not accelerator or accelerator.startswith("nvidia-b200")
+
+
+class Passing(StrEnum):
+    """What a whole test came to."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    UNJUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a test, and why."""
+
+    passing: Passing
+    why: str
+
+
+def judge(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> Judgement:
+    """The verdict on a whole test: wrong values fail it whatever its speed; it is only measured where that is fair."""
+    wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
+    if wrong:
+        return Judgement(Passing.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")
+    if test.error or test.ok is False:
+        return Judgement(Passing.FAILED, test.error or "the test itself says FAILED")
+    if not test.finished:
+        return Judgement(Passing.RUNNING, "")
+    if not is_comparable(test, accelerator):
+        return Judgement(Passing.UNJUDGED, _not_comparable(test, accelerator))
+    average = scan_average(test)
+    if average is None:
+        return Judgement(Passing.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
+    words = f"2–8 GiB average {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
+    return Judgement(Passing.PASSED if average >= pass_line else Passing.FAILED, f"{words} of {pass_line:,.0f}")
+
+
+def _not_comparable(test: NcclTest, accelerator: str) -> str:
+    if not is_all_reduce(test):
+        return "the reference is for all_reduce"
+    if not is_a4(accelerator):
+        return f"the reference is for B200, not {accelerator}"
+    return f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"

@@ -20,18 +20,21 @@ class Blocks:
         self._longest = longest
         self._returns = returns
         self._rest = b""
+        self.raw = b""
+        """What `add` gave last, with the carriage returns that it had."""
 
     def add(self, data: bytes) -> bytes:
         """All lines that are whole now, with their line ends; `returns` makes a carriage return a line end."""
-        if self._returns:
-            data = data.replace(b"\r", b"\n")
         cut = data.rfind(b"\n") + 1
+        if self._returns:
+            cut = max(cut, data.rfind(b"\r") + 1)
         if not cut:
             self._rest = (self._rest + data)[: self._longest]
+            self.raw = b""
             return b""
-        whole = self._rest + data[:cut]
+        self.raw = self._rest + data[:cut]
         self._rest = data[cut : cut + self._longest]
-        return whole
+        return self.raw.replace(b"\r", b"\n") if self._returns else self.raw
 
     def end(self) -> bytes:
         """What is left without a line end."""

@@ -8,14 +8,17 @@ Cost: searching for the words takes 5 ns a byte, 10 while a table is open; a row
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from console.parsers.blocks import Blocks, spans_with
 from console.parsers.nccl_line import MORE_WORDS, WORDS, label_of
 from console.parsers.nccl_stream import FAILURE, Run, Stream
+from console.parsers.puzzle import Puzzle
 
 if TYPE_CHECKING:
     from console.models.nccl import NcclTest
+    from console.models.unreadable import Unreadable
 
 LONGEST = 1 << 12
 """Bytes of a line that are kept; the rest of a longer one is dropped."""
@@ -23,6 +26,10 @@ _REST_WITHIN = 4096
 """Lines after a torn row among which the rest of it is looked for."""
 _WINDOW = 1 << 14
 """Bytes that are searched at once: what has to be searched for changes where a table begins and ends."""
+
+
+_ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
+"""What looks like a row: two whole numbers, a type, and figures."""
 
 
 class NcclParser:
@@ -36,19 +43,30 @@ class NcclParser:
         """Lines among which the rest of a row is still looked for."""
         self._busy = False
         """Whether a table is open."""
+        self._puzzle = Puzzle()
+
+    @property
+    def unreadable(self) -> Unreadable | None:
+        """Lines within a table that look like rows and cannot be read; None if there are none."""
+        return self._puzzle.told
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
         """All tests so far, in the order they began."""
         return tuple(run.test() for run in self._runs)
 
-    def feed(self, data: bytes) -> list[NcclTest]:
-        """Reads on; the tests that changed by it. A line counts once its end has come."""
+    def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
+        """Reads on; the tests that changed by it. A line counts once its end has come.
+
+        `line` is the number of the first line of `data` in its log, where lines before it were left out.
+        """
         block, at = self._blocks.add(data), 0
+        self._puzzle.begin(block, line)
         changed: list[Run] = []
         while at < len(block):
             end = block.find(b"\n", at + _WINDOW) + 1 or len(block)
-            at += self._window(block[at:end], changed)
+            at += self._window(block[at:end], at, changed)
+        self._puzzle.end()
         return self._told(changed)
 
     def close(self) -> list[NcclTest]:
@@ -56,10 +74,11 @@ class NcclParser:
         changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
         return self._told([run for run in changed if run])
 
-    def _window(self, block: bytes, changed: list[Run]) -> int:
+    def _window(self, block: bytes, at: int, changed: list[Run]) -> int:
         """Reads lines up to where a table begins or ends; how many bytes that was."""
         busy = self._busy
         for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+            self._puzzle.at(at + start)
             if run := self._line(block[start : min(end, start + LONGEST)]):
                 changed.append(run)
                 self._busy = any(stream.busy for stream in self._streams.values())
@@ -80,7 +99,12 @@ class NcclParser:
         if not stream.busy and FAILURE.search(text):
             stream = next((each for each in self._streams.values() if each.busy), stream)
         was = stream.torn
+        rows = stream.rows
         run = stream.line(text)
+        if run is None and stream.busy and not stream.torn and _ROW_LIKE.match(text):
+            self._puzzle.unread(text)
+        elif stream.rows > rows:
+            self._puzzle.read()
         if known is None and not own.blank:
             self._streams[label] = own
         if stream.torn is not was:

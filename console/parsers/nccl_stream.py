@@ -79,6 +79,8 @@ class Stream:
         self._last: Run | None = None
         self._command: str | None = None
         self.torn: Torn | None = None
+        self.rows = 0
+        """Rows so far."""
 
     def line(self, text: str) -> Run | None:
         """The run that changed by this line."""
@@ -131,6 +133,7 @@ class Stream:
         self.torn = None
         run = self._run_for(found)
         run.rows.append(found)
+        self.rows += 1
         return run
 
     def flush(self) -> Run | None:

@@ -13,6 +13,8 @@ from console.models.training import Bar, Step, TrainingRun
 from console.parsers import training_dicts as dicts
 from console.parsers.blocks import Blocks, spans_with
 from console.parsers.nccl_line import ANSI
+from console.parsers.puzzle import Puzzle
+from console.parsers.training_half import half_megatron, half_step
 from console.parsers.training_known import Epochs, known, reporter
 from console.parsers.training_learned import Learned
 from console.parsers.training_lines import verl, verl_start
@@ -22,6 +24,8 @@ from console.parsers.training_values import Found, count, finite_total, positive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from console.models.unreadable import Unreadable
 
 LONGEST = 1 << 14
 """Bytes of a line that are kept; the rest of a longer one is dropped."""
@@ -60,6 +64,7 @@ class TrainingParser:
         """Lines of a dictionary that is not closed yet."""
         self._metrics: tuple[int, list[str]] | None = None
         """Step of verl and its lines, while more may come."""
+        self._puzzle = Puzzle()
 
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
@@ -71,12 +76,38 @@ class TrainingParser:
         """The last progress bar that may be that of training."""
         return self._bar
 
+    @property
+    def growing(self) -> tuple[Growing, ...]:
+        """The same runs as they are kept, for whoever cannot afford to copy their steps."""
+        return tuple(self._runs)
+
+    @property
+    def unreadable(self) -> Unreadable | None:
+        """Lines that look like steps and cannot be read; None if there are none."""
+        return self._puzzle.told
+
     def feed(self, data: bytes) -> list[TrainingRun]:
         """Reads on; the runs that changed by it. A line counts once its end has come."""
-        block = self._blocks.add(data)
-        for start, end in spans_with(WORDS, block, self._waiting):
-            self._line(block[start : min(end, start + LONGEST)])
+        self._read_on(data, None)
         return self._told()
+
+    def read(self, data: bytes, line: int | None = None) -> bool:
+        """Reads on like `feed`; only whether any run changed, as copying long ones costs time.
+
+        `line` is the number of the first line of `data` in its log, where lines before it were left out.
+        """
+        self._read_on(data, line)
+        changed = bool(self._changed)
+        self._changed = []
+        return changed
+
+    def _read_on(self, data: bytes, line: int | None) -> None:
+        block, puzzle = self._blocks.add(data), self._puzzle
+        puzzle.begin(self._blocks.raw, line)
+        for start, end in spans_with(WORDS, block, self.waiting):
+            puzzle.at(start)
+            self._line(block[start : min(end, start + LONGEST)])
+        puzzle.end()
 
     def close(self) -> list[TrainingRun]:
         """Reads what is left without a line end; the runs that changed by it."""
@@ -94,7 +125,8 @@ class TrainingParser:
         changed, self._changed = self._changed, []
         return [each.run() for each in self._runs if each in changed]
 
-    def _waiting(self) -> bool:
+    def waiting(self) -> bool:
+        """Whether a report has begun of which more lines may come."""
         return bool(self._parts) or self._metrics is not None
 
     # lines
@@ -103,7 +135,7 @@ class TrainingParser:
         text = raw.decode("utf-8", "replace")
         if "\x1b" in text:
             text = ANSI.sub("", text)
-        if self._waiting() and self._continues(text):
+        if self.waiting() and self._continues(text):
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):
             for each in read:
@@ -122,8 +154,18 @@ class TrainingParser:
         elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
         else:
-            for found in self._read(text):
-                self._take(found, reporter(text, found.at))
+            self._by_itself(text)
+
+    def _by_itself(self, text: str) -> None:
+        known_to = None
+        for known_to in self._read(text):
+            self._take(known_to, reporter(text, known_to.at))
+        if known_to is None and (half_megatron(text) or (half_step(text) and self._is_known())):
+            self._puzzle.unread(text)
+
+    def _is_known(self) -> bool:
+        """Whether a program whose lines are known is at work."""
+        return any(run.known for run in self._open.values())
 
     def _read(self, text: str) -> Iterator[Found]:
         """What a line says by itself."""
@@ -162,6 +204,8 @@ class TrainingParser:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
             self._take(found, reporter(text, start))
+        else:
+            self._puzzle.unread(text)
 
     # beside the steps
 
@@ -216,6 +260,7 @@ class TrainingParser:
             label = f"deepspeed {label}"
         elif found.format in _BY_EPOCH:
             found.step = self._epochs.through(found.step, label)
+        self._puzzle.read()
         run = self._run_for(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in _BESIDE:
             run.format = found.format

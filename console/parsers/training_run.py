@@ -44,6 +44,11 @@ class Growing:
         return TrainingRun(self.format, tuple(self.steps), tuple(self.rewinds), self.finished)
 
     @property
+    def known(self) -> bool:
+        """Whether these are lines of a program that is known, and not pairs of words and numbers that were learned."""
+        return self.format != "key-value" and bool(self.steps)
+
+    @property
     def total(self) -> int | None:
         """Steps of the whole run, as last said."""
         return next((step.total for step in self.steps[-1:] if step.total), None)

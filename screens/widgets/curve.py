@@ -10,6 +10,7 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.models.nccl_export import size_words
 from screens.widgets.ink import Inked
 from screens.widgets.plot import DOTS_HIGH, DOTS_WIDE, Canvas, round_ticks
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 OUT, IN, BOTH = "●", "○", "◉"
 OUT_INK, IN_INK = "accent", "waits"
-_UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
 class Point(NamedTuple):
@@ -37,12 +37,13 @@ class Band(NamedTuple):
     high: float
 
 
-def size_tick(amount: float) -> str:
-    """A message size as an axis says it: "512", "64K", "2M", "16G"."""
-    for factor, unit in _UNITS:
-        if amount >= factor:
-            return f"{amount / factor:.3g}{unit}"
-    return f"{amount:.0f}"
+class Overlay(NamedTuple):
+    """Another curve to hold against: size and GB/s of each of its points."""
+
+    name: str
+    letter: str
+    ink: str
+    points: tuple[tuple[int, float], ...]
 
 
 def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
@@ -57,9 +58,14 @@ def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
 class Frame:
     """Where values lie on a canvas: the axes of one curve."""
 
-    def __init__(self, points: Sequence[Point], band: Sequence[Band], width: int, height: int) -> None:
+    def __init__(
+        self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
+    ) -> None:
+        laid = [point for each in overlays for point in each.points]
         sizes = [point.size for point in points if point.size > 0] + [each.size for each in band]
+        sizes += [size for size, _ in laid if not points]
         values = [value for point in points for value in (point.out_of_place, point.in_place) if value is not None]
+        values += [value for _, value in laid]
         self.first, self.last = min(sizes, default=1), max(sizes, default=1)
         self.ticks = round_ticks(max([*values, *(each.high for each in band)], default=1.0) or 1.0, max(1, height // 4))
         self.left = max(len(self.label(tick)) for tick in self.ticks) + 2
@@ -92,13 +98,20 @@ class Frame:
         return x // DOTS_WIDE, y // DOTS_HIGH
 
 
-def draw(points: Sequence[Point], band: Sequence[Band], width: int, height: int, marked: int | None = None) -> Canvas:
+def draw(
+    points: Sequence[Point],
+    band: Sequence[Band],
+    width: int,
+    height: int,
+    marked: int | None = None,
+    overlays: Sequence[Overlay] = (),
+) -> Canvas:
     """The whole picture: legend, axes with units, the band, then both halves as lines with a mark at each size."""
     canvas = Canvas(width, height)
     if width < 24 or height < 6:
         canvas.text(0, 0, "too small for a curve", "dim")
         return canvas
-    frame = Frame(points, band, width, height)
+    frame = Frame(points, band, width, height, overlays)
     _shade_band(canvas, frame, band)
     _draw_axes(canvas, frame, sorted({point.size for point in points if point.size > 0} | {each.size for each in band}))
     if marked is not None and frame.first <= marked <= frame.last:
@@ -106,11 +119,20 @@ def draw(points: Sequence[Point], band: Sequence[Band], width: int, height: int,
         for y in range(frame.top, frame.top + frame.lines):
             canvas.shade(x, y, "dim", "┊")
     shown = [point for point in points if point.size > 0]
+    for each in overlays:
+        _draw_overlay(canvas, frame, each)
     _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
     _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
     _draw_marks(canvas, frame, shown)
-    _draw_legend(canvas, bool(band))
+    _draw_legend(canvas, bool(band), overlays)
     return canvas
+
+
+def _draw_overlay(canvas: Canvas, frame: Frame, overlay: Overlay) -> None:
+    inside = [(size, value) for size, value in overlay.points if frame.first <= size <= frame.last]
+    _draw_half(canvas, frame, inside, overlay.ink, every=4)
+    for size, value in inside:
+        canvas.mark(*frame.cell(size, value), overlay.letter, overlay.ink)
 
 
 def _shade_band(canvas: Canvas, frame: Frame, band: Sequence[Band]) -> None:
@@ -140,7 +162,7 @@ def _draw_axes(canvas: Canvas, frame: Frame, sizes: Sequence[int]) -> None:
     taken = -2
     for size in sizes:
         x = frame.left + round(frame.column(size)) // DOTS_WIDE
-        label = size_tick(size)
+        label = size_words(size)
         start = min(x - len(label) // 2, canvas.width - len(label))
         if start > taken + 1:
             canvas.mark(x, base, "┴", "faint")
@@ -165,13 +187,17 @@ def _draw_marks(canvas: Canvas, frame: Frame, points: Sequence[Point]) -> None:
             canvas.mark(x, y, BOTH if canvas.letter(x, y) == IN else OUT, OUT_INK)
 
 
-def _draw_legend(canvas: Canvas, with_band: bool) -> None:
+def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = ()) -> None:
     canvas.text(0, 0, "busbw GB/s", "dim")
     entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
     if with_band:
-        entries.append(("░", "faint", "reference"))
+        entries.append(("░", "faint", "A4 reference"))
+    entries += [(each.letter, each.ink, each.name) for each in overlays]
     if canvas.width < 12 + sum(len(text) + 4 for _, _, text in entries):
         entries = [(sign, ink, text.partition("-")[0][:3]) for sign, ink, text in entries]
+    room = canvas.width - 12
+    while entries and sum(len(text) + 4 for _, _, text in entries) > room:
+        entries.pop()
     x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
     for sign, ink, text in entries:
         canvas.mark(x, 0, sign, ink)
@@ -186,6 +212,7 @@ class Curve(Inked):
 
     points: reactive[tuple[Point, ...]] = reactive(())
     band: reactive[tuple[Band, ...]] = reactive(())
+    overlays: reactive[tuple[Overlay, ...]] = reactive(())
     marked: reactive[int | None] = reactive(None)
     """Message size to point out, bytes."""
 
@@ -197,6 +224,7 @@ class Curve(Inked):
         self._rows = None
 
     watch_band = watch_points
+    watch_overlays = watch_points
     watch_marked = watch_points
 
     def notify_style_update(self) -> None:
@@ -208,7 +236,7 @@ class Curve(Inked):
         """One line of the picture; it is drawn once per change and size."""
         size = self.size.width, self.size.height
         if self._rows is None or self._drawn_at != size:
-            canvas = draw(self.points, self.band, *size, marked=self.marked)
+            canvas = draw(self.points, self.band, *size, self.marked, self.overlays)
             ground = self.rich_style
             self._rows = [
                 Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in canvas.rows()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -12,152 +11,43 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.models.link import Link, LinkState
-from console.models.reference import (
-    A4_ALL_REDUCE,
-    PASS_LINE,
-    REFERENCE_RANKS,
-    expected_busbw,
-    is_all_reduce,
-    is_comparable,
-    scan_average,
-    verdict,
-)
+from console.models.nccl_export import BAND
+from console.models.nccl_kept import MeasuredTest, comparable, usual
+from console.models.reference import A4_ALL_REDUCE, PASS_LINE, is_comparable
 from screens import wording
 from screens.widgets.column import Column
-from screens.widgets.curve import Band, Curve, Point
+from screens.widgets.curve import Band, Curve, Overlay, Point
+from screens.widgets.nccl_words import (
+    Against,
+    Line,
+    in_place,
+    other_cell,
+    out_of_place,
+    summary,
+    time_cell,
+    usual_cell,
+    value_cell,
+    verdict_cell,
+    wrong_cell,
+)
 from screens.widgets.notice import Notice
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from textual import events
     from textual.app import ComposeResult
 
-    from console.models.nccl import Half, NcclTest, Row
+    from console.models.nccl import Half, NcclTest
+    from console.models.nccl_kept import Usual
+    from console.models.unreadable import Unreadable
     from screens.widgets.listing import RowKey
-    from screens.wording import Cell
 
-BAND = (0.9, 1.1)
-"""What counts as reaching the reference, as a share of it; shaded behind the curve."""
 _READ = Link("tests", LinkState.LIVE)
 """The table's rows come from a log, not from a watch."""
-_VERDICTS = {
-    "good": Run("● ok", "ok"),
-    "fair": Run("◐ low", "waits"),
-    "below": Run("✗ slow", "bad"),
-    "wrong": Run("✗ wrong", "bad"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One row of the table, and whether there is a reference for its test."""
-
-    row: Row
-    compared: bool
-
-
-def average_so_far(test: NcclTest) -> float | None:
-    """The mean over rows and halves, as the footer will say it, GB/s."""
-    if test.avg_busbw is not None:
-        return test.avg_busbw
-    values = [half.busbw for row in test.rows for half in _halves(row) if half.busbw is not None]
-    return sum(values) / len(values) if values else None
-
-
-def wrong_so_far(test: NcclTest) -> int:
-    """Wrong elements in all rows."""
-    return sum(half.wrong or 0 for row in test.rows for half in _halves(row))
-
-
-def _halves(row: Row) -> list[Half]:
-    return [half for half in (row.out_of_place, row.in_place) if half is not None]
-
-
-def summary(test: NcclTest) -> list[Run]:
-    """The test in one sentence."""
-    best = max(
-        (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
-    )
-    if best is None or best.best_busbw is None:
-        return [Run("◐ ", "waits"), Run("The test has started; its first row is on the way.")]
-    words = f"{best.best_busbw:,.1f} GB/s at {wording.size(best.size)}"
-    reference = expected_busbw(best.size) if is_comparable(test) else None
-    if reference:
-        words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
-    average = average_so_far(test)
-    words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
-    wrong = wrong_so_far(test)
-    glyph = _glyph(test, wrong)
-    end = Run(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
-    error = [Run(f"; {wording.sentence(test.error)}", "bad")] if test.error else []
-    return [Run(f"{glyph.text} ", glyph.ink), Run(words), end, *_passed(test), *_not_judged(test), *error]
-
-
-def _not_judged(test: NcclTest) -> list[Run]:
-    if is_comparable(test) or not is_all_reduce(test):
-        return []
-    return [Run(f"; {test.ranks} ranks, not judged: the reference is for {REFERENCE_RANKS} GPUs", "dim")]
-
-
-def _passed(test: NcclTest) -> list[Run]:
-    large = scan_average(test)
-    if large is None or not is_comparable(test):
-        return []
-    word, ink = ("over", "ok") if large >= PASS_LINE else ("under", "bad")
-    return [Run(f"; 2–8 GiB average {large:,.0f} is "), Run(f"{word} the pass line of {PASS_LINE:,.0f}", ink)]
-
-
-def _glyph(test: NcclTest, wrong: int) -> Run:
-    if wrong or test.error or test.ok is False:
-        return wording.BAD
-    return wording.DONE if test.finished else wording.OK
-
-
-def _value(pick: Callable[[Row], Half | None], name: str, digits: int) -> Callable[[Line], Cell]:
-    def cell(line: Line) -> Cell:
-        half = pick(line.row)
-        value = getattr(half, name) if half else None
-        return "" if value is None else f"{value:,.{digits}f}"
-
-    return cell
-
-
-def _time(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
-    def cell(line: Line) -> Cell:
-        half = pick(line.row)
-        value = half.time_us if half else None
-        return "" if value is None else Run(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", "dim")
-
-    return cell
-
-
-def _wrong(line: Line) -> Cell:
-    counts = [half.wrong for half in _halves(line.row) if half.wrong is not None]
-    if not counts:
-        return Run("n/a", "faint")
-    return Run(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
-
-
-def _verdict(line: Line) -> Cell:
-    told = verdict(line.row)
-    if told.word != "wrong" and (not line.compared or told.ratio is None):
-        return ""
-    mark = _VERDICTS.get(told.word)
-    if mark is None:
-        return ""
-    return [mark, Run(f" {100 * told.ratio:.0f} %", "dim")] if told.ratio is not None else mark
-
-
-def _out(row: Row) -> Half | None:
-    return row.out_of_place
-
-
-def _in(row: Row) -> Half | None:
-    return row.in_place
 
 
 class NcclTable(ResourceTable[Line]):
@@ -165,14 +55,16 @@ class NcclTable(ResourceTable[Line]):
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
-        Column("µs", _time(_out), width=9, right=True, drop=3),
-        Column("ALGBW", _value(_out, "algbw", 1), width=7, right=True, drop=4),
-        Column("● BUSBW", _value(_out, "busbw", 1), width=7, right=True, ink="accent"),
-        Column("µs", _time(_in), width=9, right=True, drop=3),
-        Column("ALGBW", _value(_in, "algbw", 1), width=7, right=True, drop=4),
-        Column("○ BUSBW", _value(_in, "busbw", 1), width=7, right=True, ink="waits"),
-        Column("WRONG", _wrong, width=5, right=True),
-        Column("OF A4", _verdict, width=12),
+        Column("µs", time_cell(out_of_place), width=9, right=True, drop=3),
+        Column("ALGBW", value_cell(out_of_place, "algbw", 1), width=7, right=True, drop=5),
+        Column("● BUSBW", value_cell(out_of_place, "busbw", 1), width=7, right=True, ink="accent"),
+        Column("µs", time_cell(in_place), width=9, right=True, drop=4),
+        Column("ALGBW", value_cell(in_place, "algbw", 1), width=7, right=True, drop=6),
+        Column("○ BUSBW", value_cell(in_place, "busbw", 1), width=7, right=True, ink="waits"),
+        Column("WRONG", wrong_cell, width=5, right=True),
+        Column("OF A4", verdict_cell, width=12),
+        Column("USUAL", usual_cell, width=6, right=True, drop=2),
+        Column("△", other_cell, width=7, right=True, drop=1),
     )
     EMPTY = Notice("No row yet.")
     NOUN = "size"
@@ -189,7 +81,7 @@ class NcclPanel(Container):
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
         &.-wide NcclTable { width: 66; }
-        &.-huge NcclTable { width: 104; }
+        &.-huge NcclTable { width: 116; }
         &.-low Curve { display: none; }
     }
     """
@@ -202,11 +94,17 @@ class NcclPanel(Container):
     curve = query_one(Curve)
     table = query_one(NcclTable)
     sentence = query_one(SentenceLine)
-    tests: reactive[tuple[NcclTest, ...]] = reactive(())
+    measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
+    kept: reactive[tuple[MeasuredTest, ...]] = reactive(())
+    """Tests that were measured before."""
     waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
     """What stands there before the first table."""
     chosen: reactive[int | None] = reactive(None)
     """Which test is shown; None: the last."""
+    against: reactive[MeasuredTest | None] = reactive(None)
+    """The test it is compared with."""
+    pass_line: reactive[float] = reactive(PASS_LINE)
+    unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
 
     def compose(self) -> ComposeResult:
         """Sentence above; curve and table below it, or beside each other."""
@@ -216,51 +114,106 @@ class NcclPanel(Container):
             yield NcclTable()
 
     @property
+    def tests(self) -> tuple[NcclTest, ...]:
+        """The tests alone."""
+        return tuple(each.test for each in self.measured)
+
+    @tests.setter
+    def tests(self, tests: Sequence[NcclTest]) -> None:
+        self.measured = tuple(MeasuredTest(each, index=at) for at, each in enumerate(tests))
+
+    @property
+    def shown(self) -> MeasuredTest | None:
+        """The test shown, and where it was measured."""
+        if not self.measured:
+            return None
+        return self.measured[-1 if self.chosen is None else min(self.chosen, len(self.measured) - 1)]
+
+    @property
     def test(self) -> NcclTest | None:
         """The test shown."""
-        if not self.tests:
-            return None
-        return self.tests[-1 if self.chosen is None else min(self.chosen, len(self.tests) - 1)]
+        return self.shown.test if self.shown else None
 
-    def watch_tests(self) -> None:
+    @property
+    def earlier(self) -> list[MeasuredTest]:
+        """Tests that it may be compared with, the newest first."""
+        others = {each.name: each for each in (*self.kept, *self.measured)}
+        return comparable(others.values(), self.shown) if self.shown else []
+
+    def watch_measured(self) -> None:
         """New rows: everything follows."""
         if self.is_mounted:
             self._draw()
 
-    watch_waiting = watch_tests
-    watch_chosen = watch_tests
+    watch_waiting = watch_measured
+    watch_chosen = watch_measured
+    watch_against = watch_measured
+    watch_pass_line = watch_measured
+    watch_kept = watch_measured
+    watch_unreadable = watch_measured
 
     def on_mount(self) -> None:
         """What was set before."""
         self._draw()
 
     def _draw(self) -> None:
-        test = self.test
-        if test is None:
-            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"))
-            self.curve.points, self.curve.band = (), reference_band()
+        shown = self.shown
+        if shown is None:
+            self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"), *self._not_read())
+            self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
             self.table.show_rows({}, _READ)
             return
-        compared = is_comparable(test)
-        self.sentence.runs = (*self._which(), *summary(test))
+        test = shown.test
+        own = usual([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
+        held = Against(self.pass_line, shown.accelerator, own, self.against)
+        compared = is_comparable(test, shown.accelerator)
+        self.sentence.runs = (*self._which(shown), *summary(test, held), *self._not_read())
         self.curve.band = reference_band() if compared else ()
+        self.curve.overlays = self._overlays(own)
         self.curve.points = tuple(
             Point(row.size, _busbw(row.out_of_place), _busbw(row.in_place)) for row in test.rows if row.size > 0
         )
+        self._show_rows(test, compared, own)
+        self._mark()
+        self.refresh_bindings()
+
+    def _show_rows(self, test: NcclTest, compared: bool, own: Usual | None) -> None:
+        other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, Line] = {
-            (str(index), str(row.size)): Line(row, compared) for index, row in enumerate(test.rows)
+            (str(index), str(row.size)): Line(row, compared, own.at(row.size) if own else None, other.get(row.size))
+            for index, row in enumerate(test.rows)
         }
         self.table.show_rows(rows, _READ)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
-        self._mark()
 
-    def _which(self) -> list[Run]:
-        if len(self.tests) < 2:
+    def _overlays(self, own: Usual | None) -> tuple[Overlay, ...]:
+        found = []
+        if own is not None:
+            points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
+            found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
+        if self.against is not None:
+            points = tuple(
+                (row.size, row.best_busbw) for row in self.against.test.rows if row.size > 0 and row.best_busbw
+            )
+            found.append(Overlay(self.against.job or "earlier", "△", "text", points))
+        return tuple(found)
+
+    def _which(self, shown: MeasuredTest) -> list[Run]:
+        if len(self.measured) < 2:
             return []
-        at = len(self.tests) if self.chosen is None else self.chosen + 1
-        return [Run(f"test {at} of {len(self.tests)}  ", "dim")]
+        at = len(self.measured) if self.chosen is None else self.chosen + 1
+        of = f", attempt {shown.attempt + 1}" if shown.attempt else ""
+        of += f", rank {shown.rank}" if shown.rank else ""
+        return [Run(f"test {at} of {len(self.measured)}{of}  ", "dim")]
+
+    def _not_read(self) -> list[Run]:
+        if self.unreadable is None:
+            return []
+        rank, what = self.unreadable
+        where = f" of rank {rank}" if rank else ""
+        return [Run(f"  ⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
 
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
@@ -273,13 +226,13 @@ class NcclPanel(Container):
 
     def action_turn(self, step: int) -> None:
         """The test before or after."""
-        last = len(self.tests) - 1
+        last = len(self.measured) - 1
         at = (last if self.chosen is None else self.chosen) + step
         self.chosen = None if at >= last else max(0, at)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """One test needs no turning."""
-        return len(self.tests) > 1 if action == "turn" else True
+        return len(self.measured) > 1 if action == "turn" else True
 
     def on_resize(self, event: events.Resize) -> None:
         """Beside each other where there is room, else below; no curve where it would be a smudge."""

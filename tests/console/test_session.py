@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -374,22 +374,31 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
 
         server.handlers["/api/v1/namespaces/default/pods/train-0"] = describe
         async with opened(server, tmp_path, kinds=["pods", "jobsets"]) as session:
-            tables: list[Any] = []
+            rows: list[int] = []
+            ended = False
 
             async def read() -> None:
-                async for tests in session.nccl("default", "train"):
-                    tables.append(tests)
+                nonlocal ended
+                async with session.measures.job("default", "train") as job, aclosing(job.changes()) as changes:
+                    async for now in changes:
+                        rows.extend(len(each.test.rows) for each in now.tests[:1])
+                        ended = any(each.test.finished for each in now.tests)
 
             reading = asyncio.create_task(read())
-            await eventually(lambda: tables and tables[-1][0].finished)
-            rows = [len(tests[0].rows) for tests in tables]
+            await eventually(lambda: ended)
             assert rows == sorted(rows)
-            assert (rows[0], rows[-1] > 3) == (0, True)
+            assert rows[-1] > 3
             assert not reading.done()
             server.put(JOBSETS, train(terminalState="Completed"))
             await asyncio.wait_for(reading, 5)
+            kept = await session.measures.kept.read()
+            assert [(each.job, each.test.finished) for each in kept] == [("train", True)]
 
 
 async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
-    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods", "jobsets"]) as session:
-        assert [tests async for tests in session.nccl("default", "nothing")] == []
+    async with (
+        ApiServer() as server,
+        opened(server, tmp_path, kinds=["pods", "jobsets"]) as session,
+        session.measures.job("default", "nothing") as job,
+    ):
+        assert [now.tests async for now in job.changes() if now.over] == [()]

@@ -118,10 +118,10 @@ async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) 
 
 async def finished(session: Session, space: Space) -> NcclTest:
     """The first test of the job, once its table has ended."""
-    async with asyncio.timeout(60), aclosing(session.nccl(space.name, "bandwidth")) as tables:
-        async for tests in tables:
-            if tests and tests[0].avg_busbw is not None:
-                return tests[0]
+    async with asyncio.timeout(60), session.measures.job(space.name, "bandwidth") as job:
+        async for now in job.changes():
+            if now.tests and now.tests[0].test.avg_busbw is not None:
+                return now.tests[0].test
     raise AssertionError("the log has ended without a table")
 
 

@@ -109,3 +109,21 @@ def table(*busbw: float, finished: bool = False, wrong: int = 0) -> tuple[NcclTe
     )
     average = sum(busbw) / len(busbw) if finished and busbw else None
     return (NcclTest("all_reduce_perf", "2.19.6", 16, rows, average, 0 if finished else None, True, finished),)
+
+
+def table_text(*busbw: float, finished: bool = False, wrong: int = 0, ranks: int = 16) -> list[str]:
+    """The same test as it is printed."""
+    lines = [
+        "# nccl-tests version 2.19.6 nccl-headers=22900 nccl-library=22900",
+        "# Collective test starting: all_reduce_perf",
+        "# Using devices",
+        *(f"#  Rank {rank:2} Group  0 Pid 1 on host device {rank} [00] NVIDIA B200" for rank in range(ranks)),
+        "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong",
+    ]
+    for at, value in enumerate(busbw):
+        halves = f"10.00 {value / 2:.2f} {value:.2f} {wrong} 11.00 1.00 {value - 1:.2f} 0"
+        lines.append(f"  {512 << 20 << at} 1 float sum -1 {halves}")
+    if finished:
+        lines += [f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+                  f"# Avg bus bandwidth    : {sum(busbw) / len(busbw):.4f}"]  # fmt: skip
+    return lines

@@ -22,7 +22,7 @@ from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, until
-from tests.screens.queue_scene import queue_scene, replaced, table
+from tests.screens.queue_scene import queue_scene, replaced, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -334,7 +334,7 @@ async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
 
 async def test_nccl_tab_fills_and_the_strip_tells_the_peak() -> None:
     session = FakeSession(queue_scene())
-    session.tables["default", "llama"] = [table(500.0), table(500.0, 640.0)]
+    session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=(140, 35)) as (app, pilot, _):
         await to_job(app, pilot, "llama", "nccl")
         await until(pilot, lambda: "640.0 GB/s at 1 GiB" in screen_text(app))
@@ -345,7 +345,7 @@ async def test_nccl_of_a_pending_job_says_what_it_waits_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         await to_job(app, pilot, "dpo-b", "nccl")
         await until(pilot, lambda: "The test has not started: needs 32 GPUs" in screen_text(app))
-        assert session.called("nccl") == []
+        assert session.called("follow_log") == []
 
 
 async def test_tabs_by_key_and_bracket() -> None:
@@ -392,7 +392,7 @@ async def test_stop_from_the_job_reports_a_conflict() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
 async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
     session = FakeSession(queue_scene())
-    session.tables["default", "llama"] = [table(500.0, 640.0)]
+    session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=size) as (app, pilot, _):
         screen = await to_job_at_any_size(app, pilot)
         for key in "rlbey":

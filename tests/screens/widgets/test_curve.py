@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from screens.widgets.curve import Band, Point, draw, expected, size_tick
+from console.models.nccl_export import size_words
+from screens.widgets.curve import Band, Point, draw, expected
 from screens.widgets.plot import Canvas, round_step, round_ticks
 
 MIB = 1 << 20
@@ -27,7 +28,7 @@ def test_halves_differ_without_colour_and_legend_explains_them() -> None:
     assert "○ in-place" in text
     assert text.count("●") > 3
     assert text.count("○") > 3
-    assert "░ reference" in text
+    assert "░ A4 reference" in text
     assert "busbw GB/s" in text
 
 
@@ -68,8 +69,8 @@ def test_expected_between_known_sizes() -> None:
 @pytest.mark.parametrize(
     ("amount", "text"), [(512, "512"), (64 << 10, "64K"), (2 * MIB, "2M"), (16 << 30, "16G"), (1.5 * MIB, "1.5M")]
 )
-def test_size_tick(amount: float, text: str) -> None:
-    assert size_tick(amount) == text
+def test_size_words(amount: float, text: str) -> None:
+    assert size_words(amount) == text
 
 
 def test_ticks_are_round_and_reach_the_top() -> None:

@@ -7,7 +7,8 @@ from textual.app import App, ComposeResult
 
 from console.models.nccl import Half, NcclTest, Row
 from screens.widgets.ink import DARK
-from screens.widgets.nccl_panel import NcclPanel, average_so_far, summary
+from screens.widgets.nccl_panel import NcclPanel
+from screens.widgets.nccl_words import average_so_far, summary
 from tests.screens.press import screen_text, until
 from tests.screens.queue_scene import table
 
@@ -115,5 +116,6 @@ def test_a_test_within_one_machine_is_not_judged_by_the_curve_of_two() -> None:
     words = "".join(
         run.text for run in summary(NcclTest("all_reduce_perf", ranks=4, rows=rows, finished=True, ok=True))
     )
-    assert "4 ranks, not judged: the reference is for 16 GPUs" in words
+    assert words.startswith("○ not judged")
+    assert "4 ranks, and the reference is for 16 GPUs of two machines" in words
     assert "%" not in words

@@ -1,0 +1,222 @@
+"""What programs measured in jobs: NCCL tests and steps of training, read from their logs once for all who look."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.kept_tests import KeptTests, usual_place
+from console.measures.glancing import Glancing
+from console.measures.job import JobMeasures
+from console.measures.log_reader import LogReader, chosen_ranks
+from console.models.failure import endings
+from console.models.reference import PASS_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from console.follow import Follow
+    from console.follow.joblog import JobLog
+    from console.models.failure import Ending
+    from console.models.pod import Pod
+    from console.models.training_track import Track
+    from console.runs import Runs
+    from console.watched import WatchedCluster
+
+    Key = tuple[str, str]
+
+PAUSE = 0.1
+"""Seconds between two tellings while lines stream in."""
+NOTE_EVERY = 10.0
+"""Seconds between two notes of the last loss in the memory of runs."""
+BUDGET, LEAST = 2_000_000, 2_000
+"""Lines of all ranks together that are fetched at first, and of one at least."""
+EARLIER = 3
+"""Earlier runs that are laid under a curve at most."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    measures: JobMeasures
+    task: asyncio.Task[None]
+    readers: int = 0
+
+
+class Measures:
+    """The measurements of one session."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        follow: Callable[[], Follow],
+        runs: Callable[[], Runs],
+        *,
+        place: Path | None = None,
+        read_tail: Callable[[Pod, int], Awaitable[bytes]] | None = None,
+    ) -> None:
+        """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
+        self._cluster, self._follow, self._runs = cluster, follow, runs
+        self._place = place
+        self._shared: dict[Key, _Shared] = {}
+        self._kept: dict[Path, KeptTests] = {}
+        self.glancing = Glancing(cluster, lambda: self.kept, lambda: self.pass_line, read_tail)
+
+    @property
+    def pass_line(self) -> float:
+        """GB/s that a test has to reach: that of A4_NCCL_PASS, else the health scanner's."""
+        try:
+            line = float(os.environ.get("A4_NCCL_PASS", ""))
+        except ValueError:
+            return PASS_LINE
+        return line if 0 < line < float("inf") else PASS_LINE
+
+    @property
+    def kept(self) -> KeptTests:
+        """Every test that was seen to its end; each practice cluster has its own."""
+        folder = None if self._place else self._cluster.connected.target.cluster.practice_folder
+        place = self._place or (folder / "nccl-tests.jsonl" if folder else usual_place())
+        if place not in self._kept:
+            self._kept[place] = KeptTests(place)
+        return self._kept[place]
+
+    # one job
+
+    @asynccontextmanager
+    async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
+        """What is measured in a job, growing: over restarts, new pods, and from what is kept once it is gone.
+
+        All who look at one job share it; the last one to leave ends it. `once`: what there is now, not followed.
+        """
+        key = namespace, name
+        shared = None if once else self._shared.get(key)
+        if shared is None:
+            measures = JobMeasures(key)
+            shared = _Shared(measures, asyncio.create_task(self._read(measures, once), name=f"measures:{name}"))
+            if not once:
+                self._shared[key] = shared
+        shared.readers += 1
+        try:
+            yield shared.measures
+        finally:
+            shared.readers -= 1
+            if not shared.readers:
+                if self._shared.get(key) is shared:
+                    del self._shared[key]
+                shared.task.cancel()
+                await asyncio.wait([shared.task])
+                if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
+                    raise mistake
+
+    async def _read(self, measures: JobMeasures, once: bool) -> None:
+        try:
+            await self._follow_job(measures, once)
+        except ConsoleError as error:
+            measures.trouble = error
+        finally:
+            measures.over = True
+            measures.wake()
+
+    async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
+        namespace, name = measures.key
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
+        await self.kept.read()
+        async with self._follow().job(namespace, name, tail=tail, once=once) as log:
+            await log.ready.wait()
+            reader, uid, noted = LogReader(measures, log.ranks), log.uid, 0.0
+            async with aclosing(log.lines(chosen_ranks(log.ranks))) as batches:
+                async for batch in batches:
+                    if log.uid != uid:
+                        measures.forget()
+                        reader, uid = LogReader(measures, log.ranks), log.uid
+                    changed = await asyncio.to_thread(reader.take, batch)
+                    changed |= await self._tell_endings(measures, log)
+                    if changed:
+                        await self._told(measures, log)
+                        if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
+                            noted = now
+                            await self._note(measures)
+                        await asyncio.sleep(PAUSE)
+            await asyncio.to_thread(reader.close)
+            await self._tell_endings(measures, log)
+            await self._told(measures, log)
+            await self._note(measures)
+
+    async def _told(self, measures: JobMeasures, log: JobLog) -> None:
+        """What changed is for all to see, and tests that ended are kept."""
+        self._place_tests(measures, log)
+        await self.kept.keep(each for each in measures.tests if each.test.finished or each.test.error)
+        measures.wake()
+
+    def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
+        """Say where the tests were measured, as far as the picture has it."""
+        fleet = self._cluster.fleet
+        jobset = fleet.jobsets.get(measures.key)
+        measures.uid = log.uid or (log.shelf.note.uid if log.shelf else "")
+        if jobset is not None:
+            measures.place(jobset, fleet, self._cluster.connected.target.cluster.server if not self._place else "")
+        elif log.shelf is not None:
+            measures.recipe = log.shelf.note.recipe
+
+    async def _note(self, measures: JobMeasures) -> None:
+        """The memory of runs has the last figures."""
+        namespace, name = measures.key
+        runs = self._runs()
+        if measures.tests:
+            await runs.note_tests(namespace, name, tuple(each.test for each in measures.tests))
+        track = measures.track
+        if track is not None and track.last is not None:
+            await runs.note_measure(namespace, name, loss=track.latest("loss"), step=track.last.step)
+
+    async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
+        """Ranks that ended badly are marks on the curve; whether there are more than before."""
+        jobset = self._cluster.fleet.jobsets.get(measures.key)
+        seen: list[Ending] = endings(jobset, self._cluster.fleet) if jobset else []
+        about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
+        if about == measures.endings_seen:
+            return False
+        measures.endings_seen = about
+        kept = await asyncio.to_thread(log.shelf.endings) if log.shelf else ()
+        return measures.ended_badly([*kept, *seen])
+
+    # earlier runs of the same recipe
+
+    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, Track]]:
+        """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
+        from console.spool.shelf import kept
+
+        follow = self._follow()
+        names = [
+            (jobset.created, jobset.key)
+            for jobset in self._cluster.fleet.jobsets.values()
+            if jobset.recipe == measures.recipe and jobset.uid != measures.uid
+        ]
+        names += [
+            (shelf.note.created, (shelf.note.namespace, shelf.note.name))
+            for shelf in await asyncio.to_thread(kept, follow.folder)
+            if shelf.note.recipe == measures.recipe and shelf.note.uid != measures.uid
+        ]
+        found: list[tuple[str, Track]] = []
+        for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
+            if len(found) == most:
+                break
+            async with self.job(*key, once=True) as other:
+                async for _ in other.changes():
+                    pass
+                if other.track is not None:
+                    found.append((key[1], other.track))
+        return found
+
+    # life
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self.glancing.forget()
+        for shared in self._shared.values():
+            shared.task.cancel()
+        self._shared.clear()

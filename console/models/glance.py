@@ -1,0 +1,83 @@
+"""How far a job is, as the end of its log says it: for a line in a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.models.reference import Passing, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.nccl import NcclTest
+    from console.models.training import TrainingRun
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The latest figures of a job; None where its log says nothing."""
+
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    nan: bool = False
+    tflops: float | None = None
+    """TFLOP/s of one GPU."""
+    step_time: float | None = None
+    """Seconds."""
+    size: int | None = None
+    """Bytes, the largest message that was measured."""
+    of_size: int | None = None
+    """Bytes of the largest that will be; None if it is not known."""
+    busbw: float | None = None
+    """GB/s, the best."""
+    average: float | None = None
+    """GB/s, of a test at its end."""
+    passing: Passing = Passing.RUNNING
+    at: float = 0.0
+    """When it was looked at, seconds since the epoch."""
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds to the end, at the pace of the last step."""
+        if self.step is None or self.total is None or self.step_time is None:
+            return None
+        return max(0.0, (self.total - self.step) * self.step_time)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing."""
+        return self.step is None and self.loss is None and self.busbw is None
+
+
+def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> Glance | None:
+    """What the last of these tests says; None if none has a row."""
+    test = next((each for each in reversed(tests) if each.rows), None)
+    if test is None:
+        return None
+    passing = judge(test, pass_line, accelerator).passing
+    return Glance(
+        size=test.rows[-1].size, busbw=test.peak_busbw, average=test.avg_busbw, passing=passing, at=at
+    )  # fmt: skip
+
+
+def of_runs(runs: Sequence[TrainingRun], at: float) -> Glance | None:
+    """What the last of these runs says; None if none has a step."""
+    run = next((each for each in reversed(runs) if each.steps), None)
+    if run is None:
+        return None
+    last = run.steps[-1]
+
+    def latest(name: str) -> float | None:
+        return next((value for step in reversed(run.steps[-20:]) if (value := getattr(step, name)) is not None), None)
+
+    return Glance(
+        step=last.step,
+        total=last.total,
+        loss=latest("loss"),
+        nan=last.nan,
+        tflops=latest("tflops_per_gpu"),
+        step_time=latest("step_time_s"),
+        at=at,
+    )

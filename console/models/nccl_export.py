@@ -1,0 +1,131 @@
+"""Results of nccl-tests as JSON, CSV and SVG."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from console.models.reference import A4_ALL_REDUCE
+from console.models.svg_chart import Line, line_chart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.nccl import Half, NcclTest, Row
+
+HALVES = ("out_of_place", "in_place")
+_FIELDS = ("time_us", "algbw", "busbw", "wrong")
+BAND = (0.9, 1.1)
+"""What counts as reaching the reference, as a share of it."""
+
+
+def number(value: float | None) -> float | str | None:
+    """As JSON says it: unknown is null; nan and inf are strings."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+def nccl_json(test: NcclTest) -> dict[str, Any]:
+    """All of a test."""
+    return {
+        "program": test.program,
+        "version": test.version,
+        "ranks": test.ranks,
+        "rows": [row_json(row) for row in test.rows],
+        "avg_busbw": number(test.avg_busbw),
+        "out_of_bounds": test.out_of_bounds,
+        "ok": test.ok,
+        "finished": test.finished,
+        "error": test.error,
+    }
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """One size."""
+    return {
+        "size": row.size,
+        "count": row.count,
+        "type": row.type,
+        "redop": row.redop,
+        "root": row.root,
+        "out_of_place": _half(row.out_of_place),
+        "in_place": _half(row.in_place),
+    }
+
+
+def _half(half: Half | None) -> dict[str, Any] | None:
+    if half is None:
+        return None
+    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
+    return {name: number(value) for name, value in values.items()} | {"wrong": half.wrong}
+
+
+def tests_csv(tests: Sequence[NcclTest]) -> str:
+    """A line for each size of each test."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["test", "program", "ranks", "size", "count", "type", "redop", "root"]
+        + [f"{half}_{field}" for half in HALVES for field in _FIELDS]
+    )
+    for at, test in enumerate(tests, start=1):
+        for row in test.rows:
+            writer.writerow(
+                [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
+                + [
+                    getattr(half, field) if (half := getattr(row, name)) else None
+                    for name in HALVES
+                    for field in _FIELDS
+                ]
+            )
+    return out.getvalue()
+
+
+def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
+    """The curve of a test, beside those of others; with the A4 reference where it speaks of it."""
+    lines = []
+    for name, each in (("", test), *others):
+        for half in HALVES:
+            points = [
+                (float(row.size), value) for row in each.rows if (value := _busbw(row, half)) is not None and row.size
+            ]
+            if points:
+                lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
+    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in A4_ALL_REDUCE] if compared else []
+    return line_chart(
+        title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=size_words
+    )
+
+
+def export_tests(
+    kind: str,
+    title: str,
+    tests: Sequence[NcclTest],
+    shown: NcclTest,
+    others: Sequence[tuple[str, NcclTest]] = (),
+    *,
+    compared: bool = True,
+) -> str:
+    """The text of a file of that kind: "csv" and "json" of all tests, "svg" of the one that is shown."""
+    if kind == "svg":
+        return curve_svg(title, shown, others, compared=compared)
+    if kind == "json":
+        return json.dumps({"nccl": [nccl_json(test) for test in tests]}, indent=2) + "\n"
+    return tests_csv(tests)
+
+
+def _busbw(row: Row, half: str) -> float | None:
+    found = getattr(row, half)
+    return found.busbw if found else None
+
+
+def size_words(amount: float) -> str:
+    """A message size on an axis: "512", "64K", "2M"."""
+    for factor, unit in ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if amount >= factor:
+            return f"{amount / factor:.3g}{unit}"
+    return f"{amount:.0f}"

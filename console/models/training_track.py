@@ -1,0 +1,161 @@
+"""A training run as the console follows it: its steps as columns, what happened on the way, how far it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from statistics import median
+from typing import TYPE_CHECKING
+
+from console.models.training_marks import PLATEAU_EVERY, Mark, MarkFinder, MarkKind
+from console.models.training_series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.models.failure import Ending
+    from console.models.training import Rewind, Step
+
+PEAK_TFLOPS = {
+    "nvidia-b200": 2250.0,
+    "nvidia-gb200": 2500.0,
+    "nvidia-h200": 989.0,
+    "nvidia-h100": 989.0,
+    "nvidia-a100": 312.0,
+    "nvidia-tesla-a100": 312.0,
+}
+"""Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
+RECENT = 20
+"""Latest steps by which the pace is judged."""
+
+
+def peak_of(accelerator: str) -> float | None:
+    """Dense BF16 TFLOP/s of that GPU; None if it is not known."""
+    return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
+
+
+class Track:
+    """One run. Whoever reads takes `series.lock`; it grows in another thread."""
+
+    def __init__(self, format_: str = "") -> None:
+        self.format = format_
+        self.series = Series()
+        self.finished = False
+        self.checkpoints: list[Mark] = []
+        self.restarts: list[Mark] = []
+        self.endings: tuple[Mark, ...] = ()
+        """Evictions, preemptions and failures, by their time."""
+        self._finder = MarkFinder()
+        self._seen = 0
+        """Steps that the finder has looked at."""
+        self._looked = 0
+
+    # it grows
+
+    def sync(self, steps: Sequence[Step], time: float) -> None:
+        """Take over what has changed of its steps; new ones were printed at `time`."""
+        series = self.series
+        with series.lock:
+            at = series.sync(steps, time)
+            start = max(at, self._seen) if at >= self._seen - 1 else at
+            for place in range(start, len(series)):
+                self._finder.add(series.steps[place], series.numbers[place], series.times[place])
+            self._seen = len(series)
+            if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
+                self._looked = self._seen
+                if (column := series.columns.get("loss")) is not None:
+                    self._finder.flat(series, column)
+
+    def restarted(self, rewinds: Sequence[Rewind], time: float) -> None:
+        """It went back to an earlier step."""
+        for back in rewinds[len(self.restarts) :]:
+            words = f"from {back.last:,} back to {back.first:,}"
+            self.restarts.append(Mark(MarkKind.RESTART, float(back.first), time, words))
+
+    def saved(self, step: int | None, time: float) -> None:
+        """A checkpoint was saved, of the last step if none is named."""
+        number = float(step) if step is not None else self.series.numbers[-1] if len(self.series) else None
+        if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
+            self.checkpoints.append(Mark(MarkKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
+
+    def ended_badly(self, endings: Iterable[Ending]) -> None:
+        """How ranks ended: the first of each attempt is a mark."""
+        first: dict[int, Ending] = {}
+        for each in endings:
+            old = first.get(each.attempt)
+            if each.time and (old is None or each.time < old.time):
+                first[each.attempt] = each
+        kinds = {"eviction": MarkKind.EVICTION, "preemption": MarkKind.PREEMPTION}
+        self.endings = tuple(
+            Mark(
+                kinds.get(each.cause, MarkKind.FAILURE),
+                None,
+                each.time,
+                f"rank {each.rank}: {each.how}" if each.rank >= 0 else each.reason,
+            )
+            for each in first.values()
+        )
+
+    # what is known
+
+    def marks(self) -> list[Mark]:
+        """All that happened, in the order of time; what is known by its time only stands at the step of that time."""
+        with self.series.lock:
+            placed = [self._placed(mark) for mark in self.endings]
+        every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
+        return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
+
+    def _placed(self, mark: Mark) -> Mark:
+        if not len(self.series):
+            return mark
+        at = max(0, bisect_left(self.series.times, mark.time) - 1)
+        return mark._replace(step=self.series.numbers[at])
+
+    @property
+    def last(self) -> Step | None:
+        """The latest step."""
+        return self.series.steps[-1] if self.series.steps else None
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, where the program says it."""
+        return next((step.total for step in self.series.steps[-1:] if step.total), None)
+
+    @property
+    def nan(self) -> bool:
+        """Whether its latest step is an alarm."""
+        return self.last is not None and self.last.nan
+
+    def latest(self, metric: str) -> float | None:
+        """The last value of a metric."""
+        column = self.series.columns.get(metric)
+        return column.last() if column else None
+
+    def recent(self, metric: str) -> float | None:
+        """Median of the latest values of a metric."""
+        column = self.series.columns.get(metric)
+        values = [value for value in column.values[-RECENT:] if value == value] if column else []
+        return median(values) if values else None
+
+    def pace(self) -> float | None:
+        """Seconds that one step takes, as printed, else by the clock."""
+        printed = self.recent("step_time_s")
+        if printed is not None:
+            return printed
+        series = self.series
+        if len(series) < 3:
+            return None
+        first = max(1, len(series) - RECENT)
+        steps, took = series.numbers[-1] - series.numbers[first], series.times[-1] - series.times[first]
+        return took / steps if steps > 0 and took > 0 else None
+
+    def eta(self) -> float | None:
+        """Seconds from the last step to the end; None if it cannot be said."""
+        last, total, pace = self.last, self.total, self.pace()
+        if last is None or last.step is None or total is None or pace is None or self.finished:
+            return None
+        return max(0.0, (total - last.step) * pace)
+
+    def mfu(self, accelerator: str) -> float | None:
+        """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known."""
+        peak, reached = peak_of(accelerator), self.recent("tflops_per_gpu")
+        return reached / peak if peak and reached is not None else None

@@ -1,0 +1,50 @@
+"""Counts the lines of a log while it is read, and keeps count of those that could not be read though they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from console.models.unreadable import Unreadable
+
+KEPT = 300
+"""Letters of a line that are kept."""
+
+
+class Puzzle:
+    """What could not be read of one log."""
+
+    def __init__(self) -> None:
+        self.told: Unreadable | None = None
+        """None: all could be read."""
+        self._before = 0
+        """Lines before the present block."""
+        self._block, self._start = b"", 0
+
+    def begin(self, block: bytes, line: int | None = None) -> None:
+        """The next block; `line`: the number of its first line, where lines before it were left out."""
+        self._block = block
+        if line is not None:
+            self._before = line - 1
+
+    def at(self, start: int) -> None:
+        """The line that begins there is read next."""
+        self._start = start
+
+    def end(self) -> None:
+        """The block is read."""
+        self._before += self._block.count(b"\n")
+        self._block, self._start = b"", 0
+
+    def unread(self, text: str) -> None:
+        """The line could not be read."""
+        number = self._before + self._block.count(b"\n", 0, self._start) + 1
+        old = self.told
+        if old is None:
+            self.told = Unreadable(number, number, 1, text.strip()[:KEPT])
+        else:
+            self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
+
+    def read(self) -> None:
+        """A line of that kind could be read."""
+        if self.told is not None and self.told.goes_on:
+            self.told = replace(self.told, goes_on=False)
