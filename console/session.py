@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from console.errors import BadKubeconfig
 from console.launching import LaunchingCluster
 from console.store import FIELDS
 
@@ -66,6 +67,13 @@ def saved_profiles() -> Profiles:
     return Profiles(Catalogue.load)
 
 
+def cloud_alone() -> Cloud:
+    """Google Cloud for whoever is connected to no cluster."""
+    from console.cloud import Cloud
+
+    return Cloud()
+
+
 def values_fields(recipe: str) -> tuple[Field, ...]:
     """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
     from console.launch import Catalogue
@@ -86,6 +94,20 @@ class Session(LaunchingCluster):
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
         super().__init__(settings, kubeconfig, kinds)
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
+
+    @classmethod
+    async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
+        """As in WatchedCluster; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google."""
+        try:
+            return await super().open(settings, kinds=kinds)
+        except BadKubeconfig:
+            if not settings.context.startswith("gke_") or settings.practice:
+                raise
+        from console.connecting import from_google
+
+        session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds)
+        await session._connect(settings.context, settings.namespace)
+        return session
 
     async def _connect(self, context: str, namespace: str) -> None:
         await super()._connect(context, namespace)

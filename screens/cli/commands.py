@@ -8,6 +8,7 @@ from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
 from screens.cli.forward import forward
+from screens.cli.hang import hang
 from screens.cli.history import history
 from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "stop": stop,
     "logs": logs,
     "why": why,
+    "hang": hang,
     "exec": execute,
     "shell": shell,
     "cp": copy,

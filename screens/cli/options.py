@@ -23,6 +23,7 @@ from screens.cli.run_options import (
 )
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
 from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
+from screens.cli.watch_options import add_hang
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -122,6 +123,11 @@ class Options:
     previous: bool = False
     stdin: bool = False
     argv: tuple[str, ...] = ()
+    install: bool = False
+    record: float = 0.0
+    """Seconds of a flame graph; 0: none."""
+    out: str = ""
+    facts_of: str = ""
     folder: Path | None = None
     file: str = ""
     """A log to read, "-" for standard input."""
@@ -202,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
+    add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")

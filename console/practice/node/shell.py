@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from console.practice.node.host_keys import HostKeys
+from console.practice.node.innards import variables
 from console.practice.node.standins import write_standins, write_state
 from console.practice.objects.refusal import ApiError
 
@@ -69,6 +70,7 @@ class Shells:
         write_state(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env |= variables(folder)
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
         return ShellPlace(folder, env, run.guests)

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.practice.node.innards import FIRST_PID, stuck_gpu, write_innards
 from console.practice.programs.mishaps import HUNG
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
 echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
+    *--query-gpu*clocks*) exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -f {live} ;;
     *topo*) exec cat {topo} ;;
     *--query-gpu*|*-L*) exec cat {csv} ;;
     *) exec cat {table} ;;
@@ -59,8 +61,6 @@ if [ "$command" = record ]; then exec cp {svg} "$output"; fi
 if [ "$doing" = data ] && [ "$pid" -ne {stuck} ]; then doing=nccl; fi
 exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
 """
-_FIRST_PID = 1201
-"""Process of the pod's first rank; the others follow."""
 _TRAINING = frozenset({"train", "train-json"})
 
 
@@ -71,9 +71,23 @@ def write_state(folder: Path, place: Place) -> None:
     if steps is not None and steps.open in _TRAINING:
         culprit = place.room.facts.get(HUNG)
         doing = "train" if culprit is None else "data" if culprit == place.rank else "nccl"
-    (folder / ".bin" / "doing").write_text(doing)
+    known = folder / ".bin" / "doing"
+    if not known.exists() or known.read_text() != doing:
+        write_innards(folder, place, doing)
+        known.write_text(doing)
 
 
+_RAS = """#!/bin/sh
+[ -s {ras} ] && exec cat {ras}
+echo "Failed to connect to the NCCL RAS service: Connection refused" >&2
+exit 1
+"""
+_NC = """#!/bin/sh
+# The port where the ranks meet is open while they train.
+[ "$(cat {state})" != idle ] && exit 0
+echo "Connection refused" >&2
+exit 1
+"""
 _ID = """#!/bin/sh
 case "$*" in
     -un) echo root ;;
@@ -99,13 +113,14 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     """
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
-    state, last = shlex.quote(str(bin_folder / "doing")), _FIRST_PID + place.gpus
+    state, last = shlex.quote(str(bin_folder / "doing")), FIRST_PID + place.gpus
     stacks, svg = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy.svg"))
-    # The second rank of a pod is the one that hangs, so that its neighbours can be told from it.
-    stuck = _FIRST_PID + min(1, place.gpus - 1)
-    files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}.txt")) for key, end in _ENDINGS.items()}
+    stuck = FIRST_PID + stuck_gpu(place)
+    files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     scripts = {
-        "nvidia-smi": _SMI.format(**files),
+        "nvidia-smi": _SMI.format(**files, state=state, gpus=place.gpus, stuck=stuck_gpu(place)),
+        "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
+        "nc": _NC.format(state=state),
         "ps": _PS.format(state=state, last=last, gpus=place.gpus),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, svg=svg),
@@ -120,4 +135,4 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         path.chmod(0o755)
 
 
-_ENDINGS = {"table": "", "csv": "_csv", "topo": "_topo"}
+_ENDINGS = {"table": ".txt", "csv": "_csv.txt", "topo": "_topo.txt", "live": ".awk"}

@@ -1,0 +1,258 @@
+"""The X-ray of a job that hangs: where every process is, who is not where the others are, and what to do (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from console.models.everywhere import rank_words
+from console.models.ras import RasReport
+from console.models.whereabouts import NOWHERE, Doing, Whereabouts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from console.models.stack import ProcessStacks
+
+ADVICE: dict[Doing, str] = {
+    Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
+    "data set, or leave preprocessing out (SKIP_PREPROCESS=true).",
+    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL time-out "
+    "helps only if they are merely slow.",
+    Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
+    "the NCCL variables.",
+    Doing.MEETING: "Rendezvous: check that the master's port can be reached from every rank, and that all ranks have "
+    "started.",
+    Doing.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may only "
+    "take its time.",
+    Doing.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, and try a "
+    "simpler configuration.",
+    Doing.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
+    Doing.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph of it.",
+    Doing.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
+    "privileged pod).",
+}
+"""What to do, by where the culprits are."""
+NO_REPORT = RasReport()
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One process of a training, or a place where one should be."""
+
+    rank: int
+    """Over the whole job."""
+    pod_rank: int
+    pod: str
+    node: str
+    pid: int | None = None
+    """None: there is no process for that rank."""
+    local_rank: int = 0
+    command: str = ""
+    state: str = ""
+    """Letter of the kernel: R runs, S sleeps, D waits for a device, Z is dead, T is stopped."""
+    wchan: str = ""
+    """Function of the kernel in which it sleeps."""
+    threads: int | None = None
+    stacks: ProcessStacks | None = None
+    where: Whereabouts = NOWHERE
+    problem: str = ""
+    """Why there is no stack; a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrace:
+    """What was found in one pod beside its processes."""
+
+    pod_rank: int
+    pod: str
+    node: str
+    failure: str = ""
+    """Why nothing could be found out; a sentence."""
+    py_spy: str = ""
+    """Its py-spy; empty: it has none."""
+    master: str = ""
+    """Address and port where the ranks meet, if the pod knows it."""
+    reached: bool | None = None
+    """Whether that port was reached from the pod; None: not tried."""
+    unreached: str = ""
+    """Why not."""
+    rdma: tuple[tuple[str, str], ...] = ()
+    """RDMA devices and the state of their port."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangGroup:
+    """Processes at the same place."""
+
+    doing: Doing
+    label: str
+    members: tuple[Traced, ...]
+    suspect: bool = False
+    """Whether the others wait for these."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Their ranks."""
+        return tuple(each.rank for each in self.members)
+
+    @property
+    def words(self) -> str:
+        """Such as "2 in data loader (ranks 41, 97, same node)"; who they are is left out where it matters to nobody."""
+        said = f"{len(self.members)} {self.label if self.doing is Doing.UNKNOWN else f'in {self.label}'}"
+        return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
+
+    @property
+    def named(self) -> str:
+        """Who they are, as a sentence begins: "ranks 41, 97 (same node)", "rank 2 on n0"."""
+        name, _, where = self.who.rpartition(", ")
+        if not any(each.node for each in self.members):
+            return self.who
+        return f"{name} ({where})" if len(self.members) > 1 else f"{name} on {where}"
+
+    @property
+    def who(self) -> str:
+        """Such as "ranks 41, 97, same node"."""
+        nodes = list(dict.fromkeys(each.node for each in self.members if each.node))
+        several = len(self.members) > 1
+        where = "" if not nodes else f", {nodes[0]}" if not several else ", same node" if len(nodes) == 1 else (
+            f", {len(nodes)} nodes")  # fmt: skip
+        return f"rank{'s' if several else ''} {rank_words(self.ranks)}{where}"
+
+
+@dataclass(frozen=True)
+class HangReport:
+    """What was found in all pods of a job."""
+
+    job: str
+    pods: tuple[PodTrace, ...]
+    processes: tuple[Traced, ...]
+    ras: RasReport = NO_REPORT
+    ras_problem: str = ""
+    """Why NCCL could not be asked."""
+    at: float = 0.0
+
+    @cached_property
+    def groups(self) -> tuple[HangGroup, ...]:
+        """Those for whom the others wait first, then the largest."""
+        return grouped(self.processes, self.ras)
+
+    @property
+    def suspects(self) -> tuple[HangGroup, ...]:
+        """Groups for which the others wait."""
+        return tuple(group for group in self.groups if group.suspect)
+
+    @property
+    def summary(self) -> str:
+        """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, same node)"."""
+        largest = sorted(self.groups, key=lambda group: -len(group.members))
+        return ", ".join(group.words for group in largest) or "no training process was found"
+
+    @property
+    def without_py_spy(self) -> tuple[PodTrace, ...]:
+        """Pods that could be looked into if they had it."""
+        return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy)
+
+    @property
+    def unreached(self) -> tuple[PodTrace, ...]:
+        """Pods from which the master's port was not reached."""
+        return tuple(pod for pod in self.pods if pod.reached is False)
+
+    @cached_property
+    def verdict(self) -> tuple[str, ...]:
+        """What is wrong, the divergence first; sentences."""
+        said = [self._of_suspects()] if self.groups else ["No training process was found in any pod."]
+        if self.ras.words:
+            said.append(self.ras.words)
+        if self.unreached:
+            far = rank_words(pod.pod_rank for pod in self.unreached)
+            said.append(f"{self.unreached[0].master} was not reached from pod {far}: {self.unreached[0].unreached}.")
+        deaf = [pod for pod in self.pods if pod.failure]
+        if deaf:
+            said.append(f"Pod {rank_words(pod.pod_rank for pod in deaf)} could not be asked: {deaf[0].failure}")
+        if self.without_py_spy:
+            number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
+            said.append(f"py-spy is missing in {number}: without it there are no stacks.")
+        return tuple(said)
+
+    def _of_suspects(self) -> str:
+        suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
+        if not suspects:
+            return _of_equals(rest)
+        many = max(rest, key=lambda group: len(group.members), default=None)
+        parts = [_blame(group) for group in suspects[:3]]
+        others = f" while {len(many.members)} {_others(many)}" if many else ""
+        sentence = f"{' and '.join(parts)}{others}."
+        return sentence[0].upper() + sentence[1:]
+
+    @cached_property
+    def advice(self) -> tuple[str, ...]:
+        """What to do: by where the suspects are, else by where all are."""
+        kinds = list(dict.fromkeys(group.doing for group in self.suspects or self.groups))
+        return tuple(ADVICE[kind] for kind in kinds[:3])
+
+
+def _others(group: HangGroup) -> str:
+    several = len(group.members) > 1
+    waits = group.doing.waits_for_ranks
+    verb = ("wait" if several else "waits") if waits else ("are" if several else "is")
+    return f"{'others' if several else 'other'} {verb} in {group.label}"
+
+
+def _of_equals(groups: Sequence[HangGroup]) -> str:
+    """Nobody stands out."""
+    largest = max(groups, key=lambda group: len(group.members))
+    number = len(largest.members)
+    if largest.doing is Doing.UNKNOWN:
+        return f"{number} processes were found, but no stack could be read."
+    if largest.doing.waits_for_ranks:
+        return (
+            f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
+        )
+    if largest.doing is Doing.COMPUTE:
+        return f"{number} ranks compute ({largest.label}): this is no hang, unless it stays so."
+    return f"All {number} ranks are in {largest.label}."
+
+
+def _blame(group: HangGroup) -> str:
+    several = len(group.members) > 1
+    if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
+        return f"{group.named} {'have' if several else 'has'} no process any more"
+    frame = group.members[0].where.frame
+    call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
+    verb = "are" if several else "is"
+    place = (
+        "without a stack"
+        if group.doing is Doing.UNKNOWN
+        else f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
+    )
+    return f"{group.named} {verb} {place}{call}"
+
+
+def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
+    """Processes at the same place together, and which groups the others wait for."""
+    found: dict[tuple[Doing, str], list[Traced]] = {}
+    for process in sorted(processes, key=lambda each: each.rank):
+        found.setdefault((process.where.doing, process.where.label), []).append(process)
+    total = sum(map(len, found.values()))
+    waiting = sum(len(members) for (doing, _), members in found.items() if doing.waits_for_ranks)
+    labels = Counter({key: len(members) for key, members in found.items()})
+    behind = {odd.rank for odd in ras.odd if odd.rank is not None and not odd.missing}
+    groups = []
+    for (doing, label), members in found.items():
+        if waiting * 2 >= total > waiting:
+            # Most wait for other ranks: those who do not are the ones they wait for.
+            suspect = not doing.waits_for_ranks
+        else:
+            # All wait, or too few do: a small group stands out, and NCCL may know which.
+            small = labels[doing, label] * 4 <= total and len(found) > 1
+            suspect = waiting == total and (small or (0 < len(behind) < total and set(_ranks(members)) <= behind))
+        groups.append(HangGroup(doing, label, tuple(members), suspect))
+    groups.sort(key=lambda group: (not group.suspect, group.doing is Doing.UNKNOWN, -len(group.members)))
+    return tuple(groups)
+
+
+def _ranks(members: Iterable[Traced]) -> list[int]:
+    return [each.rank for each in members]

@@ -1,0 +1,92 @@
+"""The verbose status of NCCL's RAS service (port 28028 in every pod, NCCL 2.24 and newer), as text."""
+
+from __future__ import annotations
+
+import re
+
+from console.models.ras import RasGroup, RasRank, RasReport
+
+_VERSION = re.compile(r"NCCL version (\S{1,40})")
+_JOB = re.compile(r"\s*\d+\s+\d+\s+\d+\s+(\d+)\s+\d+\s*$")
+_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_]+)\s*$")
+_COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
+_MOST = re.compile(r"\s*(\d+) ranks? ha(?:s|ve) launched up to operation (\d+)")
+_BEHIND = re.compile(
+    r"\s*Ranks? (\d[\d, -]{0,400}) ha(?:s|ve) launched up to operation (\d+)"
+    r"(?: -- GPUs? (\d+)[\d, -]* managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
+)
+_MISSING = re.compile(r"\s*Process (\d+) on node (\S+) managing GPUs? (\d+)")
+_MISSING_RANK = re.compile(r"\s*Rank (\d+) -- GPU (\d+) managed by process (\d+) on node (\S+)")
+
+
+class _Reading:
+    """A report as it is read."""
+
+    def __init__(self) -> None:
+        self.version = self.collective = ""
+        self.processes: int | None = None
+        self.groups: list[RasGroup] = []
+        self.behind: list[RasRank] = []
+        self.missing: list[RasRank] = []
+        self.counts: list[tuple[int, int]] = []
+
+    def table(self, line: str) -> bool:
+        """A line of one of the tables; whether it is one."""
+        if found := _VERSION.match(line):
+            self.version = found[1]
+        elif found := _GROUP.match(line):
+            number, comms, nodes, _, ranks, _ = map(int, found.groups()[:6])
+            self.groups.append(RasGroup(number, comms, nodes, ranks, found[7], found[8]))
+        elif (found := _JOB.match(line)) and self.processes is None:
+            self.processes = int(found[1])
+        return found is not None
+
+    def warning(self, line: str) -> None:
+        """A line of errors and warnings."""
+        if found := _COLLECTIVE.search(line):
+            self.collective = found[1]
+        elif found := _MOST.match(line):
+            self.counts.append((int(found[1]), int(found[2])))
+        elif found := _BEHIND.match(line):
+            self.behind += _behind(found, self.collective)
+        elif found := _MISSING_RANK.match(line):
+            rank, gpu, pid = map(int, found.groups()[:3])
+            self.missing.append(RasRank(rank, pid=pid, node=found[4], gpu=gpu, missing=True))
+        elif found := _MISSING.match(line):
+            self.missing.append(RasRank(None, pid=int(found[1]), node=found[2], gpu=int(found[3]), missing=True))
+
+
+def parse_ras(text: str) -> RasReport:
+    """The report in that text; an empty one if there is none."""
+    read = _Reading()
+    for line in text.splitlines():
+        if not read.table(line):
+            read.warning(line)
+    most = max(read.counts)[1] if read.counts else None
+    behind = [each for each in read.behind if each.operations != most]
+    behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
+    return RasReport(read.version, read.processes, tuple(read.groups), (*behind, *read.missing), most, text)
+
+
+def _behind(found: re.Match[str], collective: str) -> list[RasRank]:
+    ranks = _numbers(found[1])
+    alone = len(ranks) == 1
+    return [
+        RasRank(
+            rank, int(found[2]), collective,
+            pid=int(found[4]) if alone and found[4] else None,
+            node=found[5] or "", gpu=int(found[3]) if alone and found[3] else None,
+        )
+        for rank in ranks
+    ]  # fmt: skip
+
+
+def _numbers(text: str) -> list[int]:
+    """The list "1, 4-6" as 1, 4, 5, 6."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        if low.strip().isdecimal():
+            last = int(high) if high.strip().isdecimal() else int(low)
+            found += range(int(low), min(last, int(low) + 100_000) + 1)
+    return found

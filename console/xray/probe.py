@@ -1,0 +1,195 @@
+"""Runs inside a pod, read from standard input: finds the training's processes and says where they are, as JSON.
+
+It stands alone, for Python 3.7 and newer, and changes nothing. A4_PROC names another folder than /proc.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+PROC = os.environ.get("A4_PROC", "/proc")
+RDMA = "/sys/class/infiniband"
+DUMP_LIMIT = 15
+"""Seconds for one stack."""
+AT_ONCE = 4
+MOST = 64
+"""Processes of one pod."""
+LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+HELPERS = re.compile(
+    r"multiprocessing\.(spawn|resource_tracker|forkserver|semaphore_tracker)|compile_worker|torchrun|"
+    r"torch\.distributed\.(run|launch)|jupyter|tensorboard|\bpip\b|py-spy|supervisord|deepspeed\.launcher"
+)
+
+
+def read(path: str, limit: int = 65536) -> bytes:
+    """A file's bytes, empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit)
+    except OSError:
+        return b""
+
+
+def process(pid: int) -> dict[str, Any] | None:
+    """What /proc says of a process; None if it has gone, or is a thread of the kernel."""
+    folder = os.path.join(PROC, str(pid))
+    argv = [part.decode("utf-8", "replace") for part in read(folder + "/cmdline").split(b"\0") if part]
+    if not argv:
+        return None
+    status = dict(
+        line.split(":", 1) for line in read(folder + "/status").decode("utf-8", "replace").splitlines() if ":" in line
+    )
+    env = dict(part.split("=", 1) for part in read(folder + "/environ", 1 << 20).decode("utf-8", "replace").split("\0")
+               if "=" in part)  # fmt: skip
+    threads = status.get("Threads", "").strip()
+    return {
+        "pid": pid,
+        "ppid": int(status.get("PPid", "0").strip() or 0),
+        "argv": argv,
+        "command": " ".join(argv)[:500],
+        "state": status.get("State", "").strip()[:1],
+        "threads": int(threads) if threads.isdigit() else None,
+        "wchan": read(folder + "/wchan").decode("utf-8", "replace").strip("\0\n 0"),
+        "env": env,
+    }
+
+
+def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
+    """The first of these variables that is a number."""
+    return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
+
+
+def training() -> list[dict[str, Any]]:
+    """The processes that train: one for each rank of the pod, not their launcher nor their helpers."""
+    pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
+    every = {pid: found for pid in pids if pid != os.getpid() for found in [process(pid)] if found}
+    pythons = {
+        pid: each for pid, each in every.items()
+        if "python" in os.path.basename(each["argv"][0]) and not HELPERS.search(each["command"])
+    }  # fmt: skip
+    ranked = {pid: each for pid, each in pythons.items() if number(each["env"], LOCAL) is not None}
+    chosen = ranked or pythons
+    # Workers of a data loader have their parent's command line and environment; the parent is the rank.
+    first = [each for each in chosen.values() if each["ppid"] not in chosen]
+    if not ranked:
+        first = [each for each in first if each["pid"] != 1 or len(first) == 1]
+    found: dict[Any, Any] = {}
+    for each in sorted(first, key=lambda one: one["pid"]):
+        each["local_rank"] = number(each["env"], LOCAL)
+        each["rank"] = number(each["env"], RANKS) if each["local_rank"] is not None else None
+        found.setdefault(each["rank"] if each["rank"] is not None else ("pid", each["pid"]), each)
+    return list(found.values())[:MOST]
+
+
+def py_spy(processes: list[dict[str, Any]]) -> str:
+    """Where py-spy is; empty if nowhere."""
+    folders = [os.path.dirname(sys.executable), "/usr/local/bin", os.path.expanduser("~/.local/bin")]
+    folders += [os.path.dirname(each["argv"][0]) for each in processes if each["argv"][0].startswith("/")]
+    return shutil.which("py-spy") or shutil.which("py-spy", path=os.pathsep.join(folders)) or ""
+
+
+def dump(tool: str, pid: int) -> tuple[str, str]:
+    """The stacks of a process, or why there are none."""
+    try:
+        done = subprocess.run(
+            [tool, "dump", "--pid", str(pid)], capture_output=True, timeout=DUMP_LIMIT,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "", f"py-spy got no stack within {DUMP_LIMIT} s"
+    except OSError as error:
+        return "", str(error)
+    return done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace").strip() * bool(
+        done.returncode
+    )
+
+
+def reach(address: str, port: int) -> dict[str, Any]:
+    """Whether a port can be reached, as `nc -z` would say it."""
+    began = time.time()
+    tool = shutil.which("nc") if os.environ.get("A4_PROC") else None
+    if tool:
+        done = subprocess.run([tool, "-z", "-w", "3", address, str(port)], stderr=subprocess.PIPE, check=False)
+        return {"ok": not done.returncode, "why": done.stderr.decode("utf-8", "replace").strip()}
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+    except OSError as error:
+        return {"ok": False, "why": error.strerror or str(error)}
+    return {"ok": True, "why": "", "ms": round((time.time() - began) * 1000, 1)}
+
+
+def master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Where the ranks meet, and whether it is reached from here."""
+    for env in [each["env"] for each in processes] + [os.environ]:
+        address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
+        if address and port.isdigit():
+            return dict(reach(address, int(port)), address=address, port=int(port))
+    return None
+
+
+def rdma() -> list[dict[str, str]]:
+    """RDMA devices, and the state of their first port."""
+    root = os.environ.get("A4_RDMA", RDMA)
+    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return [
+        {
+            "name": name,
+            "state": read(os.path.join(root, name, "ports/1/state")).decode().strip().rpartition(": ")[2],
+            "rate": read(os.path.join(root, name, "ports/1/rate")).decode().strip(),
+        }
+        for name in names
+    ]
+
+
+def ras() -> dict[str, str]:
+    """NCCL's verbose status, or why it does not answer."""
+    tool = shutil.which("ncclras")
+    try:
+        if tool:
+            done = subprocess.run([tool, "-v"], capture_output=True, timeout=20, check=False)
+            if not done.returncode:
+                return {"text": done.stdout.decode("utf-8", "replace"), "why": ""}
+        with socket.create_connection(("localhost", 28028), timeout=3) as door:
+            door.settimeout(20)
+            door.sendall(b"verbose status\n")
+            said = b""
+            while len(said) < 1 << 22:
+                more = door.recv(65536)
+                if not more:
+                    break
+                said += more
+        return {"text": said.decode("utf-8", "replace"), "why": ""}
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"text": "", "why": getattr(error, "strerror", "") or str(error)}
+
+
+def main() -> None:
+    """Everything at once, one line of JSON."""
+    found = training()
+    tool = py_spy(found)
+    with ThreadPoolExecutor(AT_ONCE + 2) as pool:
+        meeting = pool.submit(master, found)
+        status = pool.submit(ras) if "ras" in sys.argv[1:] else None
+        dumps = [pool.submit(dump, tool, each["pid"]) for each in found] if tool else []
+        for each, job in zip(found, dumps):
+            each["dump"], each["error"] = job.result()
+        told = {"py_spy": tool, "master": meeting.result(), "ras": status.result() if status else None, "rdma": rdma()}
+    for each in found:
+        each.pop("env")
+        each.pop("argv")
+    told["processes"] = found
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

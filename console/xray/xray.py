@@ -1,0 +1,245 @@
+"""The X-ray of a job: asks all its pods at once, a few at a time, and puts together what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Unreachable
+from console.models.hang import HangReport, PodTrace, Traced
+from console.models.ranks import ranks
+from console.models.ras import RasReport
+from console.xray.answers import PodAnswer, read_answer, traced
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from console.models.pod import Pod
+    from console.models.ranks import Rank
+    from console.watched import WatchedCluster
+
+    Exec = Callable[[Pod, Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
+
+AT_ONCE = 16
+"""Pods that are asked at the same time."""
+LIMIT = 90.0
+"""Seconds after which a pod is given up."""
+INSTALL_LIMIT = 300.0
+"""Seconds for `pip install py-spy`."""
+RAS_TRIES = 3
+"""Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
+MOST = 64 << 20
+"""Bytes that one pod may say."""
+_PROBE = Path(__file__).with_name("probe.py")
+# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
+_PYTHON = (
+    'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
+    'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
+)
+_INSTALL = (
+    "p=$(command -v python3 || command -v python) || exit 44; "
+    '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy 2>&1 '
+    '|| "$p" -m pip install --quiet py-spy 2>&1'
+)
+_RECORD = (
+    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --duration "$2" --pid "$3" '
+    '>&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
+)
+_FILES = {
+    "status": 'cat "$1/status"', "limits": 'cat "$1/limits"', "fd": 'ls -l "$1/fd"', "maps": 'cat "$1/maps"',
+    "strace": 'command -v strace >/dev/null || { echo "strace is not in this image" >&2; exit 44; }; '
+              'timeout 10 strace -f -tt -p "$2" 2>&1; :',
+}  # fmt: skip
+FACTS = tuple(_FILES)
+"""What can be read of one process."""
+
+
+class Xray:
+    """Looks into the processes of jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
+        """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
+        self._cluster = cluster
+        self._run = run or self._exec
+
+    async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        from console.cluster import exec as executing
+
+        client = self._cluster.changing(f"look into pod {pod.name}").client
+        container = pod.main.name if pod.main else ""
+        return await executing.run(client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin)
+
+    async def job(
+        self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
+    ) -> HangReport:
+        """Where every process of a job is. `answered` hears how many of how many pods have been asked.
+
+        NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode. What fails in one pod is
+        in the report.
+        """
+        every = self._running(namespace, name)
+        self._cluster.changing(f"look into {name}")
+        room, done = asyncio.Semaphore(AT_ONCE), 0
+        ras_pods = {rank.number for rank in every[:1]}
+
+        async def one(rank: Rank) -> tuple[Rank, PodAnswer | str]:
+            nonlocal done
+            async with room:
+                answer = await self._ask(rank, ras=rank.number in ras_pods)
+            done += 1
+            answered(done, len(every))
+            return rank, answer
+
+        answers = await asyncio.gather(*map(one, every))
+        pods, processes = _put_together(answers)
+        ras, problem = await self._ras(answers)
+        return HangReport(name, tuple(pods), tuple(processes), ras, problem, time.time())
+
+    def _running(self, namespace: str, name: str) -> list[Rank]:
+        fleet = self._cluster.fleet
+        found = fleet.jobsets.get((namespace, name))
+        if found is None:
+            raise NotFound(f"There is no job {name} in namespace {namespace}.", "a4 jobs -A lists all there are.")
+        every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
+        if not every:
+            raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to look into.", f"a4 why {name}")
+        return every
+
+    async def _ask(self, rank: Rank, *, ras: bool) -> PodAnswer | str:
+        """The answer of a pod, or why there is none."""
+        assert rank.pod is not None
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *(("ras",) if ras else ()))
+        try:
+            return read_answer(await self._said(rank.pod, argv, probe, LIMIT))
+        except ConsoleError as error:
+            return error.message
+
+    async def _said(self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float) -> bytes:
+        """What a command writes to its output; ProgramFailed if it fails, Unreachable if it takes too long."""
+        said, errors = bytearray(), bytearray()
+
+        def take(channel: int, data: bytes) -> None:
+            kept = said if channel == 1 else errors
+            kept.extend(data[: max(0, MOST - len(kept))])
+
+        try:
+            async with asyncio.timeout(limit):
+                code = await self._run(pod, argv, stdin, take)
+        except TimeoutError as error:
+            raise Unreachable(f"Pod {pod.name} did not answer within {limit:g} s.") from error
+        if code:
+            last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")
+            raise ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
+        return bytes(said)
+
+    async def _ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
+        """What NCCL says: as the first pod answered, else as the next ones do."""
+        problem = ""
+        for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
+            found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
+            if found is None:
+                again = await self._ask(rank, ras=True)
+                found = again.ras if isinstance(again, PodAnswer) else None
+            if found is not None and found.text:
+                from console.parsers.ras import parse_ras
+
+                return parse_ras(found.text), ""
+            problem = problem or (found.why if found else "")
+        return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
+
+    # what changes or takes long
+
+    async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+        """Install py-spy in these pods by pip; for each why that failed, empty if it did not."""
+        self._cluster.changing(f"install py-spy in {name}")
+        wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(pod: Pod) -> str:
+            async with room:
+                try:
+                    await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
+                except ConsoleError as error:
+                    return error.message
+            return ""
+
+        return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
+
+    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+        """Record a flame graph of a process and save it here as SVG; its size in bytes.
+
+        Raises BadInput if the file is there or cannot be written, ProgramFailed if py-spy could not record.
+        """
+        if await asyncio.to_thread(place.exists):
+            raise BadInput(f"{place} is there already.", "Choose another name.")
+        if process.pid is None:
+            raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
+        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        if pod is None:
+            raise NotFound(f"Pod {process.pod} runs no more.")
+        argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid))
+        try:
+            svg = await self._said(pod, argv, b"", seconds + LIMIT)
+        except ProgramFailed as error:
+            raise ProgramFailed(
+                f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
+            ) from error
+        if not svg.rstrip().endswith(b"</svg>"):
+            raise ProgramFailed(f"The flame graph of rank {process.rank} came incomplete.", "Try again.")
+        await asyncio.to_thread(_write_new, place, svg)
+        return len(svg)
+
+    async def facts(self, namespace: str, name: str, process: Traced, what: str) -> str:
+        """A file of /proc of a process (FACTS), or ten seconds of strace."""
+        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        if pod is None or process.pid is None:
+            raise NotFound(f"Rank {process.rank} of {name} has no process.")
+        script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
+        said = await self._said(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
+        return said.decode(errors="replace")
+
+
+def _write_new(place: Path, data: bytes) -> None:
+    try:
+        fd = os.open(place.expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as out:
+            out.write(data)
+    except FileExistsError as error:
+        raise BadInput(f"{place} is there already.", "Choose another name.") from error
+    except OSError as error:
+        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
+
+
+def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[Traced]]:
+    """Pods and processes, each with its rank over the whole job."""
+    pods: list[PodTrace] = []
+    found: list[tuple[Rank, list[Traced]]] = []
+    for rank, answer in answers:
+        trace = PodTrace(rank.number, rank.name, rank.node)
+        if isinstance(answer, str):
+            pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
+            continue
+        pods.append(answer.of(trace))
+        found.append((rank, traced(rank, answer)))
+    a_pod = max((len(each) for _, each in found), default=0)
+    processes: list[Traced] = []
+    for rank, several in found:
+        known = {each.local_rank for each in several}
+        processes += [_numbered(each, rank, a_pod) for each in several]
+        if a_pod > 1 and several:
+            # A pod in which fewer ranks live than elsewhere has lost some.
+            processes += [
+                Traced(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
+                       problem="There is no process for it any more.")
+                for local in range(a_pod) if local not in known
+            ]  # fmt: skip
+    return pods, processes
+
+
+def _numbered(process: Traced, rank: Rank, a_pod: int) -> Traced:
+    return process if process.rank >= 0 else replace(process, rank=rank.number * a_pod + process.local_rank)

@@ -1,0 +1,311 @@
+"""The X-ray of hung jobs: real processes looked into by the real py-spy, and recordings of four H200."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
+from console.models.hang import HangReport, PodTrace, Traced, grouped
+from console.models.stack import Frame, ProcessStacks, ThreadStack
+from console.models.whereabouts import Doing, Whereabouts, whereabouts
+from console.parsers.pyspy import parse_pyspy
+from console.parsers.ras import parse_ras
+from console.xray import Xray
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from console.models.pod import Pod
+
+HUNG = Path(__file__).parent / "hung" / "train.py"
+H200 = Path(__file__).parents[2] / "fixtures" / "h200"
+WORLD, STUCK, A_POD = 4, 2, 2
+JOB = jobset("hung", WORLD // A_POD)
+ADVICE = "NUM_WORKERS=1"
+
+
+class Cluster:
+    """A watched cluster of which only the picture matters."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self.read_only = read_only
+        pods = [rank(JOB, number, f"node-{number}") for number in range(JOB.ranks)]
+        self.fleet = fleet_of(JOB, *pods)
+
+    def changing(self, what: str) -> None:
+        if self.read_only:
+            raise NotAllowed(f"Could not {what}: the console is in read-only mode.")
+
+
+def _trained(argv: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(argv, env=env, text=True, start_new_session=True, stdout=pipe, stderr=nothing)
+
+
+FORBIDDEN = (
+    "py-spy may not look into processes here: run the tests as root, or in a container that has SYS_PTRACE "
+    "(docker run --cap-add SYS_PTRACE), or set kernel.yama.ptrace_scope to 0."
+)
+
+
+@contextmanager
+def hung_processes(folder: Path) -> Iterator[dict[str, str]]:
+    """A training of four processes in two "pods" that hangs at step 2; where each pod's /proc is, by the pod's name."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+    begun: list[subprocess.Popen[str]] = []
+    places: dict[str, str] = {}
+    try:
+        for number in range(WORLD):
+            env = {
+                **os.environ, "RANK": str(number), "LOCAL_RANK": str(number % A_POD), "WORLD_SIZE": str(WORLD),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "STUCK": str(STUCK),
+            }  # fmt: skip
+            begun.append(_trained([sys.executable, "-u", str(HUNG)], env))
+        for process in begun:
+            assert process.stdout is not None
+            assert "begins step 2" in process.stdout.readline()
+        for number in range(WORLD // A_POD):
+            proc = folder / f"proc-{number}"
+            proc.mkdir()
+            for process in begun[number * A_POD : (number + 1) * A_POD]:
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+                for pid in (str(process.pid), *children):
+                    (proc / pid).symlink_to(f"/proc/{pid}")
+            places[f"hung-workload-0-{number}-x7k{number}"] = str(proc)
+        yield places
+    finally:
+        for process in begun:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def locally(places: dict[str, str]) -> Any:
+    """Runs what is meant for a pod on this machine, where the pod's processes are."""
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        process = await asyncio.create_subprocess_exec(
+            *argv, env={"PATH": path, "A4_PROC": places[pod.name], "A4_RDMA": "/nowhere", "HOME": "/nowhere"},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        said, errors = await process.communicate(stdin)
+        take(1, said)
+        take(2, errors)
+        return process.returncode or 0
+
+    return run
+
+
+def xray(cluster: Cluster, run: Any) -> Xray:
+    return Xray(cast("Any", cluster), run)
+
+
+async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
+    with hung_processes(tmp_path) as places:
+        looking = xray(Cluster(), locally(places))
+        report = await looking.job("default", "hung")
+        if any("SYS_PTRACE" in process.problem for process in report.processes):
+            pytest.fail(FORBIDDEN)
+        assert [process.rank for process in report.processes] == [0, 1, 2, 3], report.verdict
+        (suspect,) = report.suspects
+        assert (suspect.doing, suspect.ranks) == (Doing.DATA, (STUCK,))
+        assert report.summary == "3 in all_reduce, 1 in data loader (rank 2, node-1)"
+        assert report.verdict[0].startswith("Rank 2 on node-1 is in the data loader (train_step, ")
+        assert report.verdict[0].endswith(" while 3 others wait in all_reduce.")
+        assert ADVICE in report.advice[0]
+        stuck = suspect.members[0]
+        assert (stuck.pod_rank, stuck.local_rank, stuck.state) == (1, 0, "S")
+        assert stuck.threads == 1
+        assert all(pod.py_spy and pod.reached is False for pod in report.pods), "rank 0 accepts no more connections"
+        assert "Name:\tpython" in await looking.facts("default", "hung", stuck, "status")
+        svg = tmp_path / "flame.svg"
+        size = await looking.record("default", "hung", stuck, report.pods[1].py_spy, 1, svg)
+        text = svg.read_text()
+        assert len(text.encode()) == size
+        assert text.rstrip().endswith("</svg>")
+        assert svg.stat().st_mode & 0o077 == 0
+        with pytest.raises(BadInput, match="is there already"):
+            await looking.record("default", "hung", stuck, "", 1, svg)
+
+
+def recorded() -> tuple[Traced, ...]:
+    """The processes of the torchrun that hung on four H200."""
+    found = []
+    for number in range(4):
+        (stacks,) = parse_pyspy((H200 / f"hang_rank{number}.txt").read_bytes())
+        found.append(Traced(number, 0, "pod", "node", stacks.pid, number, stacks=stacks, where=whereabouts(stacks)))
+    return tuple(found)
+
+
+def test_the_recording_of_a_hang_on_h200_names_rank_2() -> None:
+    ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
+    report = HangReport("hung", (PodTrace(0, "pod", "node", py_spy="py-spy"),), recorded(), ras)
+    assert report.suspects[0].ranks == (2,)
+    assert report.summary == "3 in cuda synchronize, 1 in data loader (rank 2, node)"
+    assert report.verdict == (
+        "Rank 2 on node is in the data loader (read_shard, hang.py:2) while 3 others wait in cuda synchronize.",
+        "NCCL says MISMATCH: rank 2 on 127.0.0.1 has launched 3 AllReduce, the others 4.",
+    )
+    assert (ras.odd[0].rank, ras.odd[0].pid, ras.odd[0].gpu) == (2, 5961, 2)
+    assert (ras.version, ras.processes, ras.groups[0].ranks, ras.groups[0].status) == ("2.28.9", 4, 4, "RUNNING")
+
+
+def test_nccl_alone_names_the_rank_that_launched_less() -> None:
+    same = tuple(replace(each, where=whereabouts(cast("ProcessStacks", recorded()[0].stacks))) for each in recorded())
+    assert not HangReport("hung", (), same).suspects
+    assert "All 4 ranks are in cuda synchronize" in HangReport("hung", (), same).verdict[0]
+    ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
+    assert "rank 2 on 127.0.0.1 has launched 3" in HangReport("hung", (), same, ras).verdict[1]
+
+
+def test_dead_processes_of_nccl() -> None:
+    ras = parse_ras(
+        "NCCL version 2.28.9 compiled with CUDA 13.0\n"
+        "    0         1         2         8        16        15   RUNNING  INCOMPLETE\n"
+        "INCOMPLETE\n  Missing communicator data from 1 job process\n"
+        "  Process 3487984 on node 172.16.64.213 managing GPU 5\n"
+    )
+    assert not ras.well
+    assert ras.words == "NCCL says INCOMPLETE: process 3487984 on 172.16.64.213 does not answer."
+    assert parse_ras("").words == ""
+    healthy = parse_ras("NCCL version 2.28.9 compiled\n 0 1 2 8 16 16 RUNNING OK\n")
+    assert healthy.well
+
+
+def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread") -> ProcessStacks:
+    frames = tuple(Frame(function, file, 1) for function, file in calls)
+    return ProcessStacks(1, threads=(ThreadStack("1", name, frozenset({state}), frames),))
+
+
+@pytest.mark.parametrize(
+    ("calls", "doing", "label"),
+    [
+        ([("all_gather_into_tensor", "torch/distributed/distributed_c10d.py")], Doing.COLLECTIVE,
+         "all_gather_into_tensor"),
+        ([("synchronize", "torch/cuda/__init__.py"), ("all_reduce", "torch/distributed/distributed_c10d.py")],
+         Doing.COLLECTIVE, "all_reduce"),
+        ([("broadcast", "torch/distributed/distributed_c10d.py"), ("get_batch_on_this_tp_rank", "training/utils.py")],
+         Doing.COLLECTIVE, "broadcast"),
+        ([("select", "selectors.py"), ("_next_data", "torch/utils/data/dataloader.py")], Doing.DATA, "data loader"),
+        ([("read", "megatron/core/datasets/indexed_dataset.py")], Doing.DATA, "data loader"),
+        ([("init_process_group", "torch/distributed/distributed_c10d.py")], Doing.MEETING, "the rendezvous"),
+        ([("write", "torch/serialization.py"), ("save_checkpoint", "megatron/training/checkpointing.py")],
+         Doing.CHECKPOINT, "a checkpoint"),
+        ([("acquire", "threading.py"), ("put", "mine.py")], Doing.LOCK, "a lock"),
+        ([("wait", "subprocess.py"), ("build", "mine.py")], Doing.WAIT, "wait"),
+        ([("synchronize", "torch/cuda/__init__.py"), ("step", "mine.py")], Doing.GPU, "cuda synchronize"),
+    ],
+)  # fmt: skip
+def test_where_a_stack_is(calls: list[tuple[str, str]], doing: Doing, label: str) -> None:
+    found = whereabouts(stack(*calls))
+    assert (found.doing, found.label) == (doing, label)
+
+
+def test_gradients_are_reduced_by_another_thread() -> None:
+    main = stack(("_engine_run_backward", "torch/autograd/graph.py"), state="active").threads
+    hook = stack(("all_reduce", "torch/distributed/distributed_c10d.py"), name="Dummy-1").threads
+    assert whereabouts(ProcessStacks(1, threads=(*main, *hook))).doing is Doing.COLLECTIVE
+    assert whereabouts(ProcessStacks(1, threads=main)).label == "backward"
+    assert whereabouts(ProcessStacks(1)).doing is Doing.UNKNOWN
+
+
+def many(doing: Doing, label: str, *ranks: int, node: str = "") -> list[Traced]:
+    return [
+        Traced(each, each // 8, "pod", node or f"n{each // 8}", each, where=Whereabouts(doing, label)) for each in ranks
+    ]
+
+
+def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
+    stuck = many(Doing.DATA, "data loader", 41, 97, node="gke-7")
+    others = many(Doing.COLLECTIVE, "all_reduce", *(each for each in range(128) if each not in (41, 97)))
+    report = HangReport("llama", (), (*others, *stuck))
+    assert report.summary == "126 in all_reduce, 2 in data loader (ranks 41, 97, same node)"
+    assert [group.suspect for group in report.groups] == [True, False]
+    assert report.verdict[0].startswith(
+        "Ranks 41, 97 (same node) are in the data loader while 126 others wait in all_red"
+    )
+
+
+def test_another_collective_than_the_others_stands_out() -> None:
+    groups = grouped([*many(Doing.COLLECTIVE, "all_reduce", *range(7)), *many(Doing.COLLECTIVE, "all_gather", 7)])
+    assert [(group.label, group.suspect) for group in groups] == [("all_gather", True), ("all_reduce", False)]
+
+
+def test_work_is_no_hang() -> None:
+    report = HangReport("busy", (), tuple(many(Doing.COMPUTE, "backward", *range(4))))
+    assert not report.suspects
+    assert "this is no hang" in report.verdict[0]
+
+
+def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
+    dump = "" if error else 'Process 7: python train.py\n\nThread 7 (active): "MainThread"\n    step (train.py:1)\n'
+    processes = [{"pid": 7 + each, "local_rank": each, "dump": dump, "error": error} for each in local]
+    return json.dumps(
+        {"processes": processes, "py_spy": py_spy, "rdma": [{"name": "mlx5_0", "state": "DOWN"}]}
+    ).encode()
+
+
+def saying(*answers: bytes | Exception) -> Any:
+    """Pods that answer so, by their number."""
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        said = answers[pod.completion_index]
+        if isinstance(said, Exception):
+            raise said
+        take(1, b"a banner of the shell\n" + said)
+        return 0
+
+    return run
+
+
+async def test_a_process_that_is_gone_is_named_first() -> None:
+    report = await xray(Cluster(), saying(answer(0, 1), answer(1))).job("default", "hung")
+    assert [each.rank for each in report.processes if each.pid is None] == [2]
+    assert report.pods[0].rdma == (("mlx5_0", "DOWN"),)
+    assert report.ras_problem.startswith("NCCL RAS does not answer")
+
+
+async def test_what_keeps_py_spy_from_looking_is_said() -> None:
+    refused = "Error: Permission Denied: Try running again with elevated permissions"
+    report = await xray(Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))).job(
+        "default", "hung"
+    )
+    assert "SYS_PTRACE" in report.processes[0].problem
+    assert report.processes[2].problem == "There is no py-spy in its pod."
+    assert [pod.pod_rank for pod in report.without_py_spy] == [1]
+    assert "py-spy is missing in 1 of 2 pods" in report.verdict[-1]
+
+
+async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
+    report = await xray(Cluster(), saying(answer(0, 1), ProgramFailed("there is no Python in this image"))).job(
+        "default", "hung"
+    )
+    assert len(report.processes) == 2
+    assert "Pod 1 could not be asked: there is no Python in this image." in report.verdict
+
+
+async def test_read_only_looks_into_nothing() -> None:
+    with pytest.raises(NotAllowed, match="read-only"):
+        await xray(Cluster(read_only=True), saying(answer(0), answer(0))).job("default", "hung")
+
+
+async def test_a_job_that_is_not_there() -> None:
+    with pytest.raises(NotFound, match="no job other"):
+        await xray(Cluster(), saying()).job("default", "other")
