@@ -98,8 +98,7 @@ class Cloud:
         if self.practice:
             await self.reach()
         elif context not in self._places:
-            named = _CONTEXT.match(context)
-            self._places[context] = Place(*named.groups()) if named else await self._place_by_node(context)
+            self._places[context] = place_in(context) or await self._place_by_node(context)
         return self._places[context]
 
     async def _place_by_node(self, context: str) -> Place:
@@ -204,6 +203,12 @@ class Cloud:
         """NotAllowed, naming `what`, in read-only mode."""
         if self._watched is not None:
             self._watched.changing(what)
+
+
+def place_in(context: str) -> Place | None:
+    """The place that the name of a context tells, if it is one that gcloud made: gke_PROJECT_LOCATION_NAME."""
+    named = _CONTEXT.match(context)
+    return Place(*named.groups()) if named else None
 
 
 async def loaded(module: str) -> Any:

@@ -164,6 +164,11 @@ class WatchedCluster:
         """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
+    @property
+    def kubeconfig(self) -> Kubeconfig:
+        """The contexts there are, in memory: what is added here stands in no file."""
+        return self._kubeconfig
+
     def contexts(self) -> tuple[ContextName, ...]:
         """Contexts of the kubeconfig."""
         return self._kubeconfig.names(self.context)
