@@ -45,8 +45,9 @@ _INSTALL = (
     '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy 2>&1 '
     '|| "$p" -m pip install --quiet py-spy 2>&1'
 )
+# Idle threads too: one that hangs is idle.
 _RECORD = (
-    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --duration "$2" --pid "$3" '
+    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --idle --duration "$2" --pid "$3" '
     '>&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
 )
 _FILES = {
