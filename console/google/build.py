@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 _OWN_KEYS = {"timeout", "source"}
 """Of a build description: what the form says instead."""
+_MODES = api.BuildOptions.LoggingMode
+_IN_LOGGING_ONLY = {_MODES.CLOUD_LOGGING_ONLY, _MODES.STACKDRIVER_ONLY, _MODES.NONE}
+_NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
 
 
 class Builds:
@@ -78,10 +81,10 @@ def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
     build.substitutions = {name: value for name, value in substitutions.items() if name in plan.context.wanted}
     build.timeout = {"seconds": plan.time_out}
     kind = plan.machine.upper().replace("-", "_")
-    try:
-        build.options.machine_type = api.BuildOptions.MachineType[kind]
-    except KeyError as error:
-        raise BadInput(f"Cloud Build has no machine {plan.machine}.") from error
+    machine: Any = api.BuildOptions.MachineType
+    if kind not in machine.__members__:
+        raise BadInput(f"Cloud Build has no machine {plan.machine}.")
+    build.options.machine_type = machine[kind]
     return build
 
 
@@ -104,15 +107,11 @@ def read_build(location: str, found: Any) -> Build:
         created=_moment(found.create_time),
         started=_moment(found.start_time),
         ended=_moment(found.finish_time),
-        log_bucket="" if _in_logging_only(found) else found.logs_bucket,
+        log_bucket="" if found.options.logging in _IN_LOGGING_ONLY else found.logs_bucket,
+        log_entries=found.options.logging not in _NOT_IN_LOGGING,
         link=found.log_url,
         tags=tuple(found.tags),
     )
-
-
-def _in_logging_only(found: Any) -> bool:
-    modes = api.BuildOptions.LoggingMode
-    return found.options.logging in {modes.CLOUD_LOGGING_ONLY, modes.STACKDRIVER_ONLY, modes.NONE}
 
 
 def _moment(value: Any) -> float:

@@ -21,7 +21,7 @@ PAGE = 1000
 """Entries in one answer: the service allows sixty answers a minute."""
 
 
-class BuildLog:
+class BuildEntries:
     """The entries of one build, read again and again while it is written."""
 
     def __init__(self, reach: Reach, project: str, number: str) -> None:

@@ -47,7 +47,7 @@ class Registries:
             repository=api.Repository(format_=api.Repository.Format.DOCKER),
         )
         with told(f"create repository {name} in {location}"):
-            begun = await self._client.create_repository(request, timeout=PATIENCE)
+            begun: Any = await self._client.create_repository(request, timeout=PATIENCE)
             try:
                 async with asyncio.timeout(CREATING):
                     return _repository(await begun.result(timeout=None))

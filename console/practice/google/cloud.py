@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -39,6 +39,7 @@ _PACKAGES = {
     "google.cloud.filestore.v1": "file.googleapis.com",
     "google.logging.v2": "logging.googleapis.com",
 }
+PartT = TypeVar("PartT")
 _NEVER_DISABLED = (USAGE, PROJECTS)
 _NAMED = re.compile(r"\bprojects/([^/]+)")
 
@@ -107,7 +108,15 @@ class PracticeGoogle:
         self.works: dict[str, LongWork] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
         """Of a pool's machines: how many there should be, are being repaired, are being made."""
+        self._parts: dict[type[Any], Any] = {}
         self._counted = 0
+
+    def part(self, kind: type[PartT]) -> PartT:
+        """What one service remembers, made with this world when it is first asked for."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self)  # type: ignore[call-arg]
+        found: PartT = self._parts[kind]
+        return found
 
     def number(self) -> int:
         """A number that was not given before."""

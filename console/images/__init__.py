@@ -1,0 +1,305 @@
+"""Images: build contexts, builds, their logs, and what the registries hold."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import tempfile
+import time
+import uuid
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, ConsoleError, NotFound, Refused
+from console.history import usual_place
+from console.images import contexts, remembered
+from console.models.build import REGISTRY, BuildPlan, Registry
+from console.models.storage import GcsPlace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+    from console.google.build import Builds
+    from console.google.storage import Buckets
+    from console.models.build import Build, BuildContext, BuildLine, Image, Repository
+    from console.models.offer import Offer
+    from console.session import Session
+
+POLL = 3.0
+"""Seconds between two looks at a build: Cloud Logging answers sixty times a minute."""
+LATEST = 50
+"""Builds that a look at the list brings unless more are asked for."""
+LOOK = 10.0
+"""Seconds for which the launch form waits to hear what became of builds that were under way."""
+AT_ONCE = 4
+
+
+class Images:
+    """Images and builds around one cluster."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.poll = POLL
+        self._listed: tuple[Image, ...] = ()
+
+    # where
+
+    async def where(self, project: str = "", location: str = "") -> tuple[str, str]:
+        """Project and region of builds: the connected cluster's, unless others are named."""
+        if project and location:
+            return project, location
+        place = await self._session.cloud.place()
+        return project or place.project, location or place.region
+
+    async def _builds(self, project: str = "", location: str = "") -> Builds:
+        reach = await self._session.cloud.reach()
+        module = await _loaded("console.google.build")
+        found: Builds = module.Builds(reach, *await self.where(project, location))
+        return found
+
+    async def _buckets(self, project: str) -> Buckets:
+        reach = await self._session.cloud.reach()
+        module = await _loaded("console.google.storage")
+        found: Buckets = module.Buckets(reach, project)
+        return found
+
+    # contexts and plans
+
+    async def contexts(self) -> tuple[BuildContext, ...]:
+        """The build contexts that come with the console; needs no cluster."""
+        return await asyncio.to_thread(contexts.bundled)
+
+    async def context(self, word: str) -> BuildContext:
+        """The context of that name; BadInput names those there are."""
+        known = await self.contexts()
+        found = next((each for each in known if each.name == word), None)
+        if found is None:
+            names = ", ".join(each.name for each in known)
+            raise BadInput(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
+        return found
+
+    async def own_context(self, place: Path) -> BuildContext:
+        """The context in a folder of the person's; BadInput."""
+        return await asyncio.to_thread(contexts.read_context, place)
+
+    async def begin(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
+        """A plan with all that is known: the region's first repository of images, if there is one."""
+        project, location = await self.where(project, location)
+        plan = BuildPlan(context, project, location)
+        if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
+            return plan
+        found = [each for each in await self.repositories(project, location) if each.format == "DOCKER"]
+        return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
+
+    def problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+        """Why it cannot be built: a substitution ("" for the rest) and a sentence each."""
+        return contexts.problems(plan)
+
+    async def described(self, plan: BuildPlan) -> Mapping[str, Any]:
+        """The request as Google would get it, without its source; BadInput."""
+        description = await asyncio.to_thread(contexts.description, plan.context.folder, plan.context.dockerfile)
+        module = await _loaded("console.google.build")
+        message: Any = module.message(plan, description)
+        told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
+        return {key: value for key, value in told.items() if value}
+
+    # builds
+
+    async def build(self, plan: BuildPlan) -> Build:
+        """Pack the context, put it where the builder reads it, ask for the build; it is under way when this returns."""
+        self._session.changing(f"build {plan.image}")
+        if wrong := self.problems(plan):
+            raise BadInput(wrong[0][1])
+        description = await asyncio.to_thread(contexts.description, plan.context.folder, plan.context.dockerfile)
+        module = await _loaded("console.google.build")
+        module.message(plan, description)  # what is wrong with it is said before anything is sent
+        source = await self._sent(plan)
+        build = await (await self._builds(plan.project, plan.location)).create(
+            plan, description, source.bucket, source.path
+        )
+        await self._note([build])
+        return build
+
+    async def _sent(self, plan: BuildPlan) -> GcsPlace:
+        """The packed context, in the bucket where gcloud puts it too."""
+        buckets = await self._buckets(plan.project)
+        bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
+        try:
+            if not await buckets.owned(bucket):
+                await buckets.create(bucket, "US")
+            name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
+            with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
+                packed = Path(folder) / "source.tgz"
+                await asyncio.to_thread(contexts.pack, plan.context.folder, packed)
+                await buckets.send(GcsPlace(bucket, name), packed)
+        finally:
+            await buckets.close()
+        return GcsPlace(bucket, name)
+
+    async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
+        """The latest builds, latest first."""
+        found: list[Build] = []
+        async with aclosing((await self._builds(project, location)).listed()) as pages:
+            async for each in pages:
+                found.append(each)
+                if len(found) >= most:
+                    break
+        await self._know(found)
+        return tuple(found)
+
+    async def look(self, number: str, project: str = "", location: str = "") -> Build:
+        """One build; NotFound."""
+        build = await (await self._builds(project, location)).build(number)
+        await self._know([build])
+        return build
+
+    async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
+        """End a build that is under way; Refused if it is over."""
+        self._session.changing(f"cancel build {number}")
+        builds = await self._builds(project, location)
+        found = await builds.build(number)
+        if found.over:
+            raise Refused(f"Build {number} is over: {found.status}.", "There is nothing to cancel.")
+        ended = await builds.cancel(number)
+        await self._know([ended])
+        return ended
+
+    async def log(
+        self, number: str, *, follow: bool = True, project: str = "", location: str = ""
+    ) -> AsyncGenerator[BuildLine, None]:
+        """Lines of a build's log, until it is over and has printed all, or what there is by now."""
+        builds = await self._builds(project, location)
+        build = await builds.build(number)
+        reader = await self._reader(build)
+        over = build.over
+        while True:
+            async with aclosing(reader()) as lines:
+                async for line in lines:
+                    yield line
+            if over or not follow:
+                break
+            await asyncio.sleep(self.poll)
+            build = await builds.build(number)
+            over = build.over  # one more look: its last lines came before its end
+        await self._know([build])
+
+    async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
+        module = await _loaded("console.images.buildlog")
+        stored = await self._buckets(build.project) if build.log_bucket else None
+        found: Any = module.BuildLog(await self._session.cloud.reach(), build, stored)
+        return found.more  # type: ignore[no-any-return]
+
+    # registries
+
+    async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
+        """The repositories of one location."""
+        found: tuple[Repository, ...] = await (await self._registries()).repositories(project, location)
+        return found
+
+    async def create_repository(self, project: str, location: str, name: str) -> Repository:
+        """Make a repository for images."""
+        self._session.changing(f"create repository {name}")
+        made: Repository = await (await self._registries()).create_repository(project, location, name)
+        return made
+
+    async def registry(self, project: str = "", location: str = "") -> Registry:
+        """All images of the project, in the cluster's region and around it; what could not be read is named."""
+        project, location = await self.where(project, location)
+        around = location.partition("-")[0]
+        places = [location, around] if around in {"us", "europe", "asia"} else [location]
+        registries = await self._registries()
+        unread: list[tuple[str, str]] = []
+        repositories: list[Repository] = []
+        answers = await asyncio.gather(
+            *(registries.repositories(project, each) for each in places), return_exceptions=True
+        )
+        for place, answer in zip(places, answers, strict=True):
+            if isinstance(answer, BaseException):
+                if place == location or not isinstance(answer, ConsoleError):
+                    raise answer
+                unread.append((place, answer.message))
+            else:
+                repositories += answer
+        images = await self._images(registries, repositories, unread)
+        self._listed = images
+        return Registry(tuple(repositories), images, tuple(unread))
+
+    async def _images(
+        self, registries: Any, repositories: Sequence[Repository], unread: list[tuple[str, str]]
+    ) -> tuple[Image, ...]:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(repository: Repository) -> tuple[Image, ...]:
+            async with room:
+                try:
+                    found: tuple[Image, ...] = await registries.images(repository)
+                    return found
+                except ConsoleError as error:
+                    unread.append((repository.address, error.message))
+                    return ()
+
+        answers = await asyncio.gather(*(one(each) for each in repositories if each.format == "DOCKER"))
+        return tuple(sorted((each for answer in answers for each in answer), key=lambda each: -each.uploaded))
+
+    async def _registries(self) -> Any:
+        module = await _loaded("console.google.registry")
+        return module.Registries(await self._session.cloud.reach())
+
+    # what the launch form offers
+
+    @property
+    def _memory(self) -> Path:
+        folder: Path | None = self._session.connected.target.cluster.practice_folder
+        return (folder or usual_place().parent) / "images.json"
+
+    async def _note(self, builds: list[Build]) -> None:
+        await asyncio.to_thread(remembered.note, self._memory, builds)
+
+    async def _know(self, builds: list[Build]) -> None:
+        """Of builds that are remembered, or have succeeded, what became of them."""
+        known = {each.build for each in await asyncio.to_thread(remembered.read, self._memory)}
+        await self._note([each for each in builds if each.id in known or each.succeeded])
+
+    async def offered(self, offer: Offer) -> Offer:
+        """The images that jobs use, after those that were built, and before those that were seen in the registry."""
+        made = await asyncio.to_thread(remembered.read, self._memory)
+        if any(each.under_way for each in made):
+            await self._see_after([each for each in made if each.under_way])
+            made = await asyncio.to_thread(remembered.read, self._memory)
+        about = dict(offer.about)
+        names: dict[str, None] = {}
+        for each in made:
+            if each.status == "SUCCESS" or each.under_way:
+                names[each.image] = None
+                about[each.image] = "built here" if each.status == "SUCCESS" else "being built"
+        names |= dict.fromkeys(offer.names)
+        for image in self._listed:
+            for reference in image.references:
+                names[reference] = None
+                about.setdefault(reference, "in the registry")
+        return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
+
+    async def _see_after(self, made: Sequence[remembered.Made]) -> None:
+        """What became of builds that were under way; where Google does not tell, they stay as they were."""
+
+        async def one(each: remembered.Made) -> None:
+            try:
+                await self.look(each.build, each.project, each.location)
+            except NotFound:
+                await asyncio.to_thread(remembered.forget, self._memory, each.build)
+            except ConsoleError:
+                return
+
+        try:
+            async with asyncio.timeout(LOOK):
+                for each in made:
+                    await one(each)
+        except TimeoutError:
+            return
+
+
+async def _loaded(module: str) -> Any:
+    """A module that loads Google's libraries, a second the first time."""
+    return await asyncio.to_thread(importlib.import_module, module)

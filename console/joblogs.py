@@ -1,0 +1,48 @@
+"""What the ranks of a job printed, as files laid out the way document 003 lays out its logs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from console.models.log import RankLine
+
+RESULTS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
+_TABLE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")
+"""A line of nccl-tests: of its head, its foot or a row."""
+_FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
+"""A line about who reached whom."""
+
+
+class JobLogs:
+    """Files in one folder; call `add` in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.counted: dict[str, int] = {}
+        """Name of each file -> its lines."""
+
+    def path(self, name: str) -> Path:
+        """Where one of the files is."""
+        return self._folder / name
+
+    def add(self, lines: Iterable[RankLine]) -> None:
+        """More lines, of any ranks."""
+        texts: dict[str, list[str]] = {}
+        for line in lines:
+            name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"
+            texts.setdefault(f"pod-logs/{name}.log", []).append(line.text)
+            if line.rank == 0 and _TABLE.match(line.text):
+                texts.setdefault(RESULTS, []).append(line.text)
+            elif line.rank == 0 and _FOUND.search(line.text):
+                texts.setdefault(CONNECTIVITY, []).append(line.text)
+        for name, found in texts.items():
+            path = self.path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.writelines(f"{text}\n" for text in found)
+            self.counted[name] = self.counted.get(name, 0) + len(found)
