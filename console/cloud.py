@@ -19,6 +19,7 @@ from console.models.gke import Clusters, Place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
 
     from console.gke import Gke
     from console.google.reach import Reach
@@ -52,18 +53,16 @@ class Cloud:
     @property
     def practice(self) -> bool:
         """Whether it is practice Google."""
-        return bool(self._practice_folder)
+        return self.practice_folder is not None
 
     @property
-    def _practice_folder(self) -> str:
-        if self._watched is None:
-            return ""
-        folder = self._watched.connected.target.cluster.practice_folder
-        return str(folder) if folder else ""
+    def practice_folder(self) -> Path | None:
+        """Where the practice cluster beside this Google keeps its files; None: it is the real Google."""
+        return self._watched.connected.target.cluster.practice_folder if self._watched else None
 
     async def reach(self) -> Reach:
         """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn."""
-        folder = self._practice_folder
+        folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
                 kind = (await loaded("console.google.reach")).Reach
@@ -192,6 +191,13 @@ class Cloud:
             return (await self.place()).project
         except NotFound:
             return (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+
+    async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
+        """The cluster of that name, context, or PROJECT/LOCATION/NAME; BadInput if there is none, or are several."""
+        place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
+        if place is not None:
+            return await (await self.gke()).cluster(place.project, place.location, place.cluster)
+        return found_in((await self.clusters(projects)).clusters, name)
 
     async def enable_service(self, project: str, service: str) -> None:
         """Enable a service of Google's in a project and wait until it is."""

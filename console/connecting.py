@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from console.cloud import Cloud
     from console.cluster.connection import Kubeconfig
-    from console.cluster.target import Cluster
     from console.models.gke import GkeCluster
     from console.watched import WatchedCluster
 
@@ -56,16 +55,20 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
         if (not way or each == way) and await _answers(address):
             return each
     if cluster.private and "dns" not in known:
-        raise Unreachable(
-            f"Cluster {cluster.name} is private: {cluster.endpoint} answers only inside its network.",
-            "Connect from a machine in that network or over its VPN, or switch its DNS endpoint on: "
-            f"`gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location} "
-            f"--project {cluster.project}`.",
-        )
+        raise _private(cluster)
     named = " and ".join(known[each] for each in known if not way or each == way)
     raise Unreachable(
         f"Cluster {cluster.name} does not answer at {named}.",
         "See whether this machine is among its authorized networks, and whether a proxy stands between.",
+    )
+
+
+def _private(cluster: GkeCluster) -> Unreachable:
+    return Unreachable(
+        f"Cluster {cluster.name} is private: {cluster.endpoint} answers only inside its network.",
+        "Connect from a machine in that network or over its VPN, or switch its DNS endpoint on: "
+        f"`gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location} "
+        f"--project {cluster.project}`.",
     )
 
 
@@ -82,11 +85,30 @@ async def _answers(address: str) -> bool:
 
 async def connect(watched: WatchedCluster, cloud: Cloud, cluster: GkeCluster, way: str = "") -> str:
     """Go there with the session at hand; gives the name of the new context, which no file has."""
-    address = ways(cluster)[await reachable(cluster, way)]
+    chosen = await reachable(cluster, way)
+    await greet(cloud, cluster, chosen)
     reach = await cloud.reach()
-    add(watched.kubeconfig, cluster, address, reach.token, like=watched.connected.target.cluster)
+    add(watched.kubeconfig, cluster, ways(cluster)[chosen], reach.token, practice=cloud.practice_folder)
     await watched.switch(context=cluster.context)
     return cluster.context
+
+
+async def greet(cloud: Cloud, cluster: GkeCluster, way: str = "") -> str:
+    """Log in to the cluster once; gives the version of Kubernetes that it runs."""
+    from console.cluster.connection import Connection
+    from console.cluster.kubeconfig import Kubeconfig
+
+    chosen = await reachable(cluster, way)
+    address = ways(cluster)[chosen]
+    kubeconfig = Kubeconfig()
+    add(kubeconfig, cluster, address, (await cloud.reach()).token, practice=cloud.practice_folder)
+    connection = Connection(kubeconfig.target(cluster.context))
+    try:
+        return await connection.catalogue.build()
+    except Unreachable as error:  # a proxy on the way may have taken the connection
+        raise (_private(cluster) if cluster.private and chosen == "ip" else error) from error
+    finally:
+        await connection.close()
 
 
 def add(
@@ -95,14 +117,13 @@ def add(
     address: str,
     token: Callable[[], Awaitable[tuple[str, float]]],
     *,
-    like: Cluster | None = None,
+    practice: Path | None = None,
 ) -> None:
     """Put the cluster into the kubeconfig in memory, with a token that is asked for anew before it ends."""
     from console.cluster.kubeconfig import Context
     from console.cluster.target import Cluster, User
 
     name = cluster.context
-    practice = like.practice_folder if like else None
     authority = cluster.authority if address == cluster.endpoint or practice else None
     kubeconfig.clusters[name] = Cluster(
         server=f"https://{address}", certificate_authority_data=authority or None, practice_folder=practice

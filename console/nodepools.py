@@ -174,6 +174,16 @@ class NodePools:
             return f"Machines of type {node.machine_type or 'unknown'} cannot be reported."
         return ""
 
+    async def until_replaced(self, node: str) -> str:
+        """Wait until Google has dealt with a reported host; gives its last word, "replaced" once the node is gone."""
+        async for fleet in self._watched.snapshots():
+            found = fleet.nodes.get(("", node))
+            if found is None:
+                return "replaced"
+            if found.repair.lower() in {"operationdone", "error"}:
+                return found.repair
+        return "not known"
+
     async def report(self, node: str, fault: str) -> None:
         """Report the host of a node as faulty: Google evicts its pods, wipes it and brings another machine."""
         from console.cluster import actions

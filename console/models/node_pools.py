@@ -88,6 +88,13 @@ class PoolFacts:
             said.append(f"{kind_words(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
         return tuple(said)
 
+    def losses(self, nodes: int) -> tuple[str, ...]:
+        """What a resize to that many takes away, to be said before."""
+        less = self.nodes - nodes
+        if less <= 0:
+            return ()
+        return (f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}.",)
+
     @property
     def how(self) -> str:
         """How its machines are had."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from screens.cli.clusters import clusters, nodepools, operations, report, resize
 from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
 from screens.cli.forward import forward
+from screens.cli.gpus import gpus
 from screens.cli.hang import hang
 from screens.cli.history import history
 from screens.cli.launching import launch, recipes, values
@@ -40,6 +42,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "logs": logs,
     "why": why,
     "hang": hang,
+    "gpus": gpus,
     "exec": execute,
     "shell": shell,
     "cp": copy,
@@ -49,6 +52,11 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "doctor": doctor,
     "forward": forward,
     "tunnels": tunnels,
+    "clusters": clusters,
+    "nodepools": nodepools,
+    "operations": operations,
+    "resize": resize,
+    "report": report,
     **dict.fromkeys(LISTS, show_list),
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from console.settings import Settings
+from screens.cli.cloud_options import add_google
 from screens.cli.columns import LAYOUTS
 from screens.cli.launch_options import add_launch, add_values
 from screens.cli.log_options import add_logs, add_view, add_why
@@ -23,7 +24,7 @@ from screens.cli.run_options import (
 )
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
 from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
-from screens.cli.watch_options import add_hang
+from screens.cli.watch_options import add_gpus, add_hang
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -122,12 +123,23 @@ class Options:
     tail: int | None = None
     previous: bool = False
     stdin: bool = False
+    projects: tuple[str, ...] = ()
+    """Of Google Cloud."""
+    via: str = ""
+    write_kubeconfig: str | None = None
+    """None: no; empty: where kubectl looks; else that file."""
+    pool: str = ""
+    nodes: int | None = None
+    limits: str = ""
+    node: str = ""
+    fault: str = ""
     argv: tuple[str, ...] = ()
     install: bool = False
     record: float = 0.0
     """Seconds of a flame graph; 0: none."""
     out: str = ""
     facts_of: str = ""
+    metric: str = "utilization"
     folder: Path | None = None
     file: str = ""
     """A log to read, "-" for standard input."""
@@ -149,7 +161,7 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {"set", "values", "unset", "sources", "jobs", "diff", "forgotten", "words"} & given.keys():
+    for name in {"set", "values", "unset", "sources", "jobs", "diff", "forgotten", "words", "projects"} & given.keys():
         given[name] = tuple(given[name])
     return Options(**given)
 
@@ -209,8 +221,10 @@ def _parser() -> argparse.ArgumentParser:
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
     add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
+    add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
+    add_google(command)
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
     tour = command(

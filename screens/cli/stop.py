@@ -91,10 +91,12 @@ def words_of(plan: StopPlan) -> list[str]:
     return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
-async def agreed(lines: Sequence[str], question: str) -> bool:
+async def agreed(
+    lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
+) -> bool:
     """Ask on the terminal; BadInput without one, since nobody could answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(f"{question} Nobody can be asked here.", "Add --yes, or --dry-run to see what it would do.")
+        raise BadInput(f"{question} Nobody can be asked here.", hint)
     for line in lines:
         sys.stderr.write(f"{line}\n")
     sys.stderr.write(f"{question} [y/N] ")

@@ -68,6 +68,8 @@ class PracticeProject:
     number: str
     enabled: set[str] = field(default_factory=lambda: set(_USUAL))
     readable: bool = True
+    lacking: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
+    """Permissions that whoever asks does not have in it."""
 
 
 @dataclass(slots=True)

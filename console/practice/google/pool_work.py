@@ -15,6 +15,7 @@ from console.practice.google.pools import clusters, nodes_of
 from console.practice.google.serving import RefusalError
 from console.practice.objects.refusal import ApiError, Object
 from console.practice.objects.resources import NODES, PODS
+from console.practice.scene.gke import FILESTORE, install
 from console.practice.scene.machines import RESERVED_POOL, SPOT_POOL, another_node
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ class PoolWork:
         def done() -> None:
             given = api.AddonsConfig.pb(wish.desired_addons_config)
             api.AddonsConfig.pb(cluster.addons_config).MergeFrom(given)
+            if cluster.addons_config.gcp_filestore_csi_driver_config.enabled:
+                install(self.world.storage, FILESTORE)
 
         return self._quick(project, cluster, "UPDATE_CLUSTER", "", done)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.cloud import container_v1 as api
 
+from console.practice.api.discovery import VERSION as SERVER_VERSION
 from console.practice.clock import stamp
 from console.practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE
 from console.practice.objects.resources import NODES
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from console.practice.objects.storage import Storage
 
 VERSION = "1.35.1-gke.1396002"
+MASTER = SERVER_VERSION["gitVersion"].removeprefix("v")
 POOL_LABEL = "cloud.google.com/gke-nodepool"
 _DAY = 86400.0
 _B200 = api.AcceleratorConfig(accelerator_type="nvidia-b200", accelerator_count=8)
@@ -60,6 +62,7 @@ def _own(world: PracticeGoogle) -> api.Cluster:
         addons_config=api.AddonsConfig(
             gcs_fuse_csi_driver_config=api.GcsFuseCsiDriverConfig(enabled=True),
             gcp_filestore_csi_driver_config=api.GcpFilestoreCsiDriverConfig(enabled=False),
+            lustre_csi_driver_config=api.LustreCsiDriverConfig(enabled=True),
         ),
         monitoring_config=api.MonitoringConfig(
             component_config=api.MonitoringComponentConfig(
@@ -77,7 +80,7 @@ def _base(name: str, location: str, created: float) -> dict[str, object]:
         "name": name,
         "location": location,
         "create_time": stamp(created),
-        "current_master_version": VERSION,
+        "current_master_version": MASTER,
         "release_channel": api.ReleaseChannel(channel=api.ReleaseChannel.Channel.REGULAR),
         "self_link": f"https://container.googleapis.com/v1/projects/-/locations/{location}/clusters/{name}",
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from google.cloud import resourcemanager_v3 as manager
 from google.cloud import service_usage_v1 as usage
+from google.iam.v1.iam_policy_pb2 import TestIamPermissionsRequest, TestIamPermissionsResponse
 
 from console.practice.google.cloud import missing
 from console.practice.google.longrunning import told
@@ -56,9 +57,16 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
 
         return told(world.work("ENABLE_SERVICE", "", _ENABLING, enabled, usage.OperationMetadata()))
 
+    async def held(request: TestIamPermissionsRequest) -> TestIamPermissionsResponse:
+        project = world.admit(request.resource.removeprefix("projects/"), "")
+        return TestIamPermissionsResponse(
+            permissions=[each for each in request.permissions if each not in project.lacking]
+        )
+
     spoken = "/google.api.serviceusage.v1.ServiceUsage"
     return {
         "/google.cloud.resourcemanager.v3.Projects/SearchProjects": Method(manager.SearchProjectsRequest, search),
+        "/google.cloud.resourcemanager.v3.Projects/TestIamPermissions": Method(TestIamPermissionsRequest, held),
         f"{spoken}/ListServices": Method(usage.ListServicesRequest, services),
         f"{spoken}/GetService": Method(usage.GetServiceRequest, service),
         f"{spoken}/BatchGetServices": Method(usage.BatchGetServicesRequest, batch),

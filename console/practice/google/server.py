@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from console.practice.google.cloud import PracticeGoogle
 
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 _GRPC = (longrunning, projects, clusters)
 """Modules with `methods(world)`: full name of the method -> Method."""
 _HTTP = (compute,)

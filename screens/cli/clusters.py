@@ -1,0 +1,301 @@
+"""`a4 clusters`, `nodepools`, `operations`, `resize`, `report`: Google's side of the cluster."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import BadInput, BadKubeconfig, ConsoleError
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.stop import agreed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from console.cloud import Cloud
+    from console.models.gke import GkeCluster, GkeOperation
+    from console.models.node_pools import PoolFacts, PoolsPicture
+    from console.session import Session
+    from screens.cli.options import Options
+
+
+@asynccontextmanager
+async def cloud_of(options: Options) -> AsyncIterator[tuple[Cloud, Session | None]]:
+    """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
+    from console.session import cloud_alone
+
+    try:
+        async with connected(options, ()) as session:
+            yield session.cloud, session
+    except BadKubeconfig:
+        if options.context or options.kubeconfig or options.demo:
+            raise
+        cloud = cloud_alone()
+        try:
+            yield cloud, None
+        finally:
+            await cloud.close()
+
+
+async def clusters(options: Options) -> int:
+    """List the clusters, connect to one, or print a token."""
+    if options.action == "token":
+        return await _token(options)
+    if options.action == "connect":
+        return await _connect(options)
+    if options.words:
+        raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
+    async with cloud_of(options) as (cloud, _):
+        found = await cloud.clusters(options.projects)
+    if found.unread and not found.clusters and len(found.unread) == max(1, len(options.projects)):
+        raise found.unread[0][1]
+    if options.json:
+        say_json({
+            "kind": "clusters",
+            "unread": {project: str(why) for project, why in found.unread},
+            "missing_zones": found.missing_zones,
+            "items": [cluster_row(each) for each in found.clusters],
+        })  # fmt: skip
+        return 0
+    for project, why in found.unread:
+        warn(f"{project}: {why}")
+    if found.missing_zones:
+        warn(f"{', '.join(found.missing_zones)}: did not answer; clusters there may be missing")
+    if not found.clusters:
+        say("No clusters.")
+        return 0
+    rows = [
+        (each.project, each.location, each.name, each.status.lower(), each.version, str(each.nodes),
+         entrance(each), each.message) for each in found.clusters
+    ]  # fmt: skip
+    titles = ("PROJECT", "LOCATION", "NAME", "STATUS", "VERSION", "NODES", "ENTRANCE", "WHY")
+    say_table(titles, rows, (False,) * 5 + (True, False, False))
+    return 0
+
+
+def entrance(cluster: GkeCluster) -> str:
+    """How it can be reached, in a word or two."""
+    if cluster.dns_endpoint:
+        return "DNS endpoint"
+    if not cluster.endpoint:
+        return "none"
+    return "private" if cluster.private else "public"
+
+
+def cluster_row(cluster: GkeCluster) -> dict[str, Any]:
+    """A cluster for JSON."""
+    names = ("project", "location", "name", "context", "status", "message", "version", "endpoint", "private",
+             "dns_endpoint", "nodes", "autopilot", "maintenance", "created")  # fmt: skip
+    row = {name: getattr(cluster, name) for name in names}
+    return {**row, "addons": sorted(cluster.addons), "pools": [each.name for each in cluster.pools]}
+
+
+async def _token(options: Options) -> int:
+    """An ExecCredential, as kubectl asks for it."""
+    async with cloud_of(options) as (cloud, _):
+        token, ends = await (await cloud.reach()).token()
+    status: dict[str, Any] = {"token": token}
+    if ends < float("inf"):
+        status["expirationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
+    say_json({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    return 0
+
+
+async def _connect(options: Options) -> int:
+    from console import connecting
+
+    if len(options.words) != 1:
+        raise BadInput("Name one cluster.", "a4 clusters lists them.")
+    async with cloud_of(options) as (cloud, _):
+        if options.write_kubeconfig == "" and cloud.practice:
+            raise BadInput(
+                "The practice cluster ends with this program; it is not written into your kubeconfig.",
+                "Name a file: --write-kubeconfig FILE.",
+            )
+        cluster = await cloud.find(options.words[0], options.projects)
+        start = time.monotonic()
+        version = await connecting.greet(cloud, cluster, options.via)
+        took = time.monotonic() - start
+        written = await _write(options, cluster)
+    if options.json:
+        say_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
+                  "kubeconfig": written})  # fmt: skip
+        return 0
+    say(f"{cluster.path} answers: Kubernetes {version}, {took:.1f} s.")
+    say(f"Written to {written}." if written else f"a4 --context {cluster.context} opens it; nothing was written.")
+    return 0
+
+
+async def _write(options: Options, cluster: GkeCluster) -> str:
+    if options.write_kubeconfig is None:
+        return ""
+    from console.connecting import write_kubeconfig
+
+    file = options.write_kubeconfig or options.kubeconfig
+    path, _ = await write_kubeconfig(cluster, Path(file) if file else None, options.via)
+    return str(path)
+
+
+async def nodepools(options: Options) -> int:
+    """The pools as Google and the cluster know them."""
+    picture = await _look(options)
+    if options.json:
+        say_json({
+            "kind": "nodepools", "cluster": picture.cluster.path, "maintenance": picture.cluster.maintenance,
+            "unread": dict(picture.unread), "items": [pool_row(each) for each in picture.pools],
+            "requests": picture.requests,
+        })  # fmt: skip
+        return 0
+    _warn_unread(picture)
+    rows = [
+        (each.pool.name, each.pool.status.lower().replace("_", " "), each.pool.machine_type, each.how, wanted(each),
+         each.limits, each.pool.placement.lower(), "; ".join(each.sentences)) for each in picture.pools
+    ]  # fmt: skip
+    titles = ("POOL", "STATUS", "MACHINE", "HOW", "READY", "LIMITS", "PLACEMENT", "NOW")
+    say_table(titles, rows, (False,) * 4 + (True,) + (False,) * 3)
+    for each in picture.requests:
+        say(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")
+    if picture.cluster.maintenance:
+        say(f"Maintenance: {picture.cluster.maintenance}.")
+    return 0
+
+
+def wanted(facts: PoolFacts) -> str:
+    """Ready of target; of those there are where the target is not known."""
+    return f"{facts.ready}/{facts.target if facts.target is not None else facts.nodes}"
+
+
+def pool_row(facts: PoolFacts) -> dict[str, Any]:
+    """A pool for JSON."""
+    pool = facts.pool
+    names = ("name", "status", "message", "version", "machine_type", "accelerator", "zones", "reservation",
+             "placement", "spot", "flex_start", "queued", "auto_repair", "auto_upgrade", "surge",
+             "unavailable")  # fmt: skip
+    limits = {"least": pool.least, "most": pool.most} if pool.autoscaling else None
+    return {
+        **{name: getattr(pool, name) for name in names},
+        "how": facts.how, "target": facts.target, "ready": facts.ready, "nodes": facts.nodes, "autoscaling": limits,
+        "state": facts.state, "sentences": facts.sentences, "operations": [each.name for each in facts.operations],
+    }  # fmt: skip
+
+
+async def operations(options: Options) -> int:
+    """What Google does to the cluster, and lately did."""
+    picture = await _look(options)
+    for name, why in picture.unread:
+        if name == "operations":
+            raise ConsoleError(why)
+    if options.json:
+        say_json({"kind": "operations", "items": picture.operations})
+        return 0
+    if not picture.operations:
+        say("No operations.")
+        return 0
+    now = time.time()
+    rows = [
+        (operation.kind, operation.pool, state_of(operation), steps(operation), wording.moment(operation.started, now),
+         operation.error or operation.detail) for operation in picture.operations
+    ]  # fmt: skip
+    say_table(("OPERATION", "POOL", "STATE", "NODES", "STARTED", "WHY"), rows, (False,) * 3 + (True, True, False))
+    return 0
+
+
+def state_of(operation: GkeOperation) -> str:
+    """One word."""
+    if not operation.over:
+        return operation.status.lower()
+    return "failed" if operation.error else "done"
+
+
+def steps(operation: GkeOperation) -> str:
+    """Nodes done, of how many."""
+    return f"{operation.done or 0}/{operation.total}" if operation.total else ""
+
+
+async def _look(options: Options) -> PoolsPicture:
+    async with connected(options, ("nodes",)) as session:
+        await session.listed("nodes")
+        return await session.node_pools.look()
+
+
+def _warn_unread(picture: PoolsPicture) -> None:
+    for name, why in picture.unread:
+        warn(f"{name}: {why}")
+
+
+async def resize(options: Options) -> int:
+    """Another size of a pool, or other limits of its autoscaling."""
+    limits = _limits(options.limits)
+    if (options.nodes is None) == (limits is None):
+        raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
+    async with connected(options, ("nodes",)) as session:
+        await session.listed("nodes")
+        look = await session.node_pools.look()
+        facts = look.pool(options.pool)
+        if facts is None:
+            names = ", ".join(each.pool.name for each in look.pools)
+            raise BadInput(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
+        if not options.yes:
+            lines = facts.losses(options.nodes) if options.nodes is not None else ()
+            if not await agreed(list(lines), _question(options, facts, limits), "Add --yes."):
+                return 1
+        if limits is None:
+            assert options.nodes is not None
+            begun = await session.node_pools.resize(options.pool, options.nodes)
+        else:
+            begun = await session.node_pools.scale_between(options.pool, *limits)
+        if options.wait or options.demo:
+            async for latest in session.node_pools.until_over(begun):
+                begun = latest
+    if options.json:
+        say_json({"kind": "operation", **_fields(begun)})
+    elif begun.error:
+        warn(f"{begun.pool}: {begun.error}")
+    else:
+        say(f"{begun.pool}: {state_of(begun)}. `a4 operations` shows it." if not begun.over else f"{begun.pool}: done.")
+    return 1 if begun.error else 0
+
+
+def _fields(operation: GkeOperation) -> dict[str, Any]:
+    return {name: getattr(operation, name) for name in operation.__slots__}
+
+
+def _question(options: Options, facts: PoolFacts, limits: tuple[int, int] | None) -> str:
+    if limits is None:
+        now = facts.target if facts.target is not None else facts.nodes
+        return f"Resize {options.pool} from {now} to {options.nodes} nodes?"
+    if limits == (0, 0):
+        return f"Switch autoscaling of {options.pool} off?"
+    return f"Let the autoscaler keep {options.pool} between {limits[0]} and {limits[1]} nodes?"
+
+
+def _limits(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise BadInput(f"{text!r} are no limits.", "Write two numbers: --limits 0:8.")
+    return int(least), int(most)
+
+
+async def report(options: Options) -> int:
+    """Report the host of a node as faulty."""
+    async with connected(options, ("nodes", "pods")) as session:
+        await session.listed("nodes", "pods")
+        pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
+        if not options.yes:
+            lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
+            lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
+            if not await agreed(lines, f"Report the host of {options.node} as faulty ({options.fault})?", "Add --yes."):
+                return 1
+        await session.node_pools.report(options.node, options.fault)
+        state = await session.node_pools.until_replaced(options.node) if options.wait else "reported"
+    if options.json:
+        say_json({"kind": "report", "node": options.node, "fault": options.fault, "state": state})
+    else:
+        say(f"{options.node}: {state}." + ("" if options.wait else " `a4 nodes` shows how far it is."))
+    return 0
