@@ -34,7 +34,7 @@ class FormPage(Widget):
         & > FormLines { layer: below; }
         & > Line, & > Lines { layer: above; position: absolute; display: none; }
         & > ChoiceList { layer: top; }
-        &.-changed Line, &.-changed Lines { text-style: bold; }
+        & > .-changed { text-style: bold; }
     }
     """
 
@@ -186,7 +186,7 @@ class FormPage(Widget):
         else:
             room = room_for(self.model, row, self.offers, columns)
             place = (columns.value, y, room, self._height(row))
-            self.set_class(self.model.is_changed(row.path), "-changed")
+            editor.set_class(self.model.is_changed(row.path), "-changed")
         self._put(editor, *place)
         if self.choices.is_open:
             self._put_choices(columns, y)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from rich.segment import Segment
 from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
@@ -85,6 +87,9 @@ class Line(Input, Inked, inherit_bindings=False):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = kept_bindings(Input.BINDINGS, FORM_KEYS)
+
+    virtual_size = reactive(Size(0, 0))
+    """How long the text is; Textual's own would lay out the whole screen anew at every letter."""
 
     def __init__(self, form: FormKeys) -> None:
         super().__init__(compact=True, select_on_focus=False)
