@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
     from console.follow import Follow
+    from console.gpus import Gpus
     from console.history import History
     from console.inside.containers import Inside
     from console.measures import Measures
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from console.models.launch import Field, Recipe
     from console.models.log import LogLine
     from console.nodepools import NodePools
+    from console.preflight import Preflight
     from console.profiles import Profiles
     from console.settings import Settings
     from console.tunnel.session import Tunnels
@@ -145,6 +147,13 @@ class Session(LaunchingCluster):
             self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
         return answer
 
+    @property
+    def preflight(self) -> Preflight:
+        """What a launch needs of cluster and project, looked at beforehand."""
+        from console.preflight import Preflight
+
+        return Preflight(self)
+
     # things done
 
     async def cordon(self, node: str, *, on: bool = True) -> None:
@@ -203,6 +212,13 @@ class Session(LaunchingCluster):
         from console.inside.containers import Inside
 
         return Inside(self)
+
+    @property
+    def gpus(self) -> Gpus:
+        """What the GPUs of a job do."""
+        from console.gpus import Gpus
+
+        return Gpus(self)
 
     @property
     def xray(self) -> Xray:

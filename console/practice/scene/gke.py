@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
     from console.practice.objects.refusal import Object
     from console.practice.objects.resources import Resource
+    from console.practice.objects.storage import Storage
 
+FILESTORE = "filestore.csi.storage.gke.io"
+"""A driver that is not there at first."""
 MANAGED = "gke-managed-system"
 _NODES, _GPU_NODES = 23, 20
 _DRIVERS = {
     "pd.csi.storage.gke.io": ("Persistent",),
     "gcsfuse.csi.storage.gke.io": ("Persistent", "Ephemeral"),
-    "filestore.csi.storage.gke.io": ("Persistent",),
     "lustre.csi.storage.gke.io": ("Persistent",),
 }
 _AGENTS = (
     ("kube-system", "gke-metadata-server", "gke.gcr.io/gke-metadata-server:gke_metadata_server_20251104.00", _NODES),
     ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", _NODES),
-    ("kube-system", "filestore-node", "gke.gcr.io/gcp-filestore-csi-driver:v1.10.6-gke.0", _NODES),
     ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", _NODES),
     ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
     (MANAGED, "dcgm-exporter", "gke.gcr.io/dcgm-exporter:4.2.3-gke.4", _GPU_NODES),
@@ -45,13 +46,23 @@ def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Ob
     yield NAMESPACES, {"metadata": {"name": MANAGED}, "spec": {"finalizers": ["kubernetes"]}}
     yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
     for name, modes in _DRIVERS.items():
-        spec = {"attachRequired": name.startswith("pd."), "podInfoOnMount": True, "volumeLifecycleModes": list(modes)}
-        yield CSIDRIVERS, {"metadata": {"name": name}, "spec": spec}
+        yield CSIDRIVERS, _driver(name, *modes)
     for namespace, name, image, nodes in _AGENTS:
         yield DAEMONSETS, _daemonset(namespace, name, image, nodes)
     for namespace, name, image in system:
         yield DEPLOYMENTS, _deployment(namespace, name, image)
     yield from _networks()
+
+
+def install(storage: Storage, driver: str) -> None:
+    """Put a driver into the cluster, as GKE does when its add-on is switched on."""
+    if storage.find(CSIDRIVERS, "", driver) is None:
+        storage.create(CSIDRIVERS, _driver(driver, "Persistent"))
+
+
+def _driver(name: str, *modes: str) -> Object:
+    spec = {"attachRequired": name.startswith("pd."), "podInfoOnMount": True, "volumeLifecycleModes": list(modes)}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _workload(namespace: str, name: str, image: str) -> Object:

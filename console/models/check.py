@@ -1,0 +1,136 @@
+"""What is looked at before a launch: one check, what it found, and what mends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Result(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It may do without, or nobody needs it yet."""
+    FAIL = "fail"
+    NOT_ALLOWED = "not allowed to look"
+    """It may be there: this account may not see."""
+    COULD_NOT = "could not look"
+    """No answer, no login, or not in time."""
+    NOT_APPLICABLE = "not applicable"
+
+
+WORST_FIRST = (
+    Result.FAIL,
+    Result.WARN,
+    Result.NOT_ALLOWED,
+    Result.COULD_NOT,
+    Result.OK,
+    Result.NOT_APPLICABLE,
+)
+
+
+class Mend(StrEnum):
+    """What can be mended from here."""
+
+    ADDON = "add-on"
+    """Switch on an add-on of the cluster: project, location, cluster, add-on."""
+    SERVICE = "service"
+    """Enable a service of Google's: project, then the services' names."""
+    REPOSITORY = "repository"
+    """Create a Docker repository: project, location, name."""
+    QUEUE = "queue"
+    """Create a LocalQueue: namespace, name, ClusterQueue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change that would make a check pass; nothing is done before somebody says so."""
+
+    kind: Mend
+    target: tuple[str, ...]
+    """What it is done to, as `Mend` says."""
+    words: str
+    """What would be done, naming the object: "Enable lustre.googleapis.com in project practice"."""
+    consequences: tuple[str, ...] = ()
+    """What else a person should know before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One thing that was looked at on the way."""
+
+    at: str
+    """Kubernetes, Google or registry."""
+    what: str
+    """What was asked: "GET /version", "container: cluster practice"."""
+    outcome: str
+    """"answered", or why it was not."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One requirement, P01 to P35, as it was found."""
+
+    id: str
+    title: str
+    area: str
+    result: Result
+    evidence: str
+    """What was seen, in one or a few sentences."""
+    reason: str
+    """Why it matters, or why it is not as it should be; empty when all is well."""
+    fix: str
+    """What to do about it; of a check that passes, what would mend it if it did not."""
+    command: str = ""
+    """The same as a shell command, where there is one."""
+    repair: Repair | None = None
+    looks: tuple[Look, ...] = ()
+    at: float = 0.0
+    """When, in seconds since the epoch; 0.0: it is under way."""
+    seconds: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has been looked at."""
+        return self.at > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many of each, and which are worst."""
+
+    counts: tuple[tuple[Result, int], ...]
+    failing: tuple[Check, ...]
+    open: int = 0
+    """Still under way."""
+
+    @property
+    def sentence(self) -> str:
+        """In one line: 14 ok, 1 fails: P21 Lustre driver."""
+        words = {Result.FAIL: "fails"}
+        parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
+        text = ", ".join(parts) or "nothing was looked at"
+        if self.open:
+            text += f", {self.open} under way"
+        named = ", ".join(f"{each.id} {each.title}" for each in self.failing[:3])
+        more = f" and {len(self.failing) - 3} more" if len(self.failing) > 3 else ""
+        return f"{text}: {named}{more}" if named else text
+
+
+_TOLD = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)
+
+
+def tally(checks: Iterable[Check]) -> Tally:
+    """Count; what does not apply is not told."""
+    found = tuple(checks)
+    counted = Counter(each.result for each in found if each.over)
+    counts = tuple((result, counted[result]) for result in _TOLD if counted[result])
+    failing = tuple(each for each in found if each.over and each.result is Result.FAIL)
+    return Tally(counts, failing, sum(not each.over for each in found))

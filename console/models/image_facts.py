@@ -1,0 +1,64 @@
+"""What a registry says of an image before any pod has pulled it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DOCKER_HUB = "registry-1.docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image reference in its parts."""
+
+    host: str
+    path: str
+    tag: str
+    """A tag, or "sha256:..."."""
+
+    @classmethod
+    def of(cls, text: str) -> Reference:
+        """Read as Docker reads it: no host means Docker Hub, no tag means latest."""
+        name, _, digest = text.partition("@")
+        head, slash, rest = name.partition("/")
+        is_host = bool(slash) and ("." in head or ":" in head or head == "localhost")
+        host, path = (head, rest) if is_host else (_DOCKER_HUB, name if slash else f"library/{name}")
+        path, _, tag = path.rpartition(":") if ":" in path else (path, "", "")
+        return cls(host, path, digest or tag or "latest")
+
+    @property
+    def google(self) -> bool:
+        """Whether it lies in a registry of Google's."""
+        return self.host.endswith(("-docker.pkg.dev", "gcr.io"))
+
+    @property
+    def repository(self) -> tuple[str, str, str] | None:
+        """Project, location and repository of Artifact Registry; None for other registries."""
+        parts = self.path.split("/")
+        if not self.host.endswith("-docker.pkg.dev") or len(parts) < 3:
+            return None
+        return parts[0], self.host.removesuffix("-docker.pkg.dev"), parts[1]
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}{'@' if self.tag.startswith('sha256:') else ':'}{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """An image's configuration."""
+
+    digest: str
+    bytes: int
+    """Compressed, as it is pulled."""
+    architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cuda(self) -> str:
+        """Version of CUDA that it says it has; empty if it says nothing."""
+        return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""

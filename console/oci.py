@@ -1,0 +1,158 @@
+"""Images in registries, by the distribution API that all of them speak: whether one is there, and its configuration."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
+from console.models.image_facts import ImageFacts, Reference
+from console.parsers.meta import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PATIENCE = 12.0
+_KINDS = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_PART = re.compile(r'(\w+)="([^"]*)"')
+_LARGEST = 4 << 20
+"""Bytes of a manifest or a configuration that are read."""
+
+
+class _Platform(Wire):
+    architecture: str | None = None
+    os: str | None = None
+
+
+class _Layer(Wire):
+    digest: str = ""
+    size: int = 0
+    platform: _Platform | None = None
+
+
+class _Manifest(Wire):
+    manifests: list[_Layer] | None = None
+    layers: list[_Layer] | None = None
+    config: _Layer | None = None
+
+
+class _Settings(Wire, rename="pascal"):
+    env: list[str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Config(Wire):
+    architecture: str | None = None
+    config: _Settings | None = None
+
+
+class Registry:
+    """The registries of the world; `token` opens Google's, `stand_in` is an address that plays all of them."""
+
+    def __init__(self, token: str = "", stand_in: str = "") -> None:
+        self._token, self._stand_in = token, stand_in
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def image(self, text: str) -> ImageFacts:
+        """An image's facts; NotFound, NotAllowed, Unreachable."""
+        wanted = Reference.of(text)
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=PATIENCE)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=not self._stand_in)
+        bearer: dict[str, str] = {}
+        raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
+        manifest = _read(raw, _Manifest)
+        if manifest.manifests:
+            one = _fitting(manifest.manifests)
+            raw, digest = await self._get(wanted, f"manifests/{one.digest}", bearer)
+            manifest = _read(raw, _Manifest)
+        config = _Config()
+        if manifest.config:
+            config = _read((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _Config)
+        settings = config.config or _Settings()
+        return ImageFacts(
+            digest=digest,
+            bytes=sum(each.size for each in manifest.layers or ()),
+            architecture=config.architecture or "",
+            labels=settings.labels or {},
+            env=dict(each.partition("=")[::2] for each in settings.env or ()),
+        )
+
+    def _address(self, wanted: Reference, rest: str) -> str:
+        root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
+        return f"{root}/v2/{wanted.path}/{rest}"
+
+    async def _get(self, wanted: Reference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
+        assert self._session is not None
+        try:
+            for attempt in (1, 2):
+                headers = {"Accept": _KINDS, **bearer}
+                async with self._session.get(self._address(wanted, rest), headers=headers) as answer:
+                    asked = answer.headers.get("WWW-Authenticate", "")
+                    if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
+                        bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
+                        continue
+                    if not answer.ok:
+                        raise _refused(wanted, answer.status)
+                    return await answer.content.read(_LARGEST), answer.headers.get("Docker-Content-Digest", "")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _bearer(self, wanted: Reference, parts: Mapping[str, str]) -> str:
+        """What the registry's own token service gives: to Google's own with our login, to others without any."""
+        assert self._session is not None
+        realm = parts.get("realm", "")
+        if not realm.startswith("https://"):
+            raise NotAllowed(f"The registry {wanted.host} wants a login of a kind that is not known.", status=401)
+        params = {key: parts[key] for key in ("service", "scope") if key in parts}
+        mine = wanted.google and realm.startswith(f"https://{wanted.host}/")
+        login = aiohttp.BasicAuth("oauth2accesstoken", self._token) if mine and self._token else None
+        async with self._session.get(realm, params=params, auth=login) as answer:
+            if not answer.ok:
+                raise _refused(wanted, answer.status)
+            told: dict[str, Any] = await answer.json(content_type=None)
+        return f"Bearer {told.get('token') or told.get('access_token', '')}"
+
+
+def _refused(wanted: Reference, status: int) -> Refused:
+    if status == 404:
+        return NotFound(f"{wanted} does not exist.", "See its name and tag.", status=404)
+    if status in {401, 403}:
+        hint = (
+            "Log in to it, or name an imagePullSecret for the pods."
+            if not wanted.google
+            else "Ask for Artifact Registry Reader."
+        )
+        return NotAllowed(f"The registry does not let this login see {wanted}.", hint, status=status)
+    return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
+
+
+def _fitting(manifests: list[_Layer]) -> _Layer:
+    """The one for the machines: linux on amd64."""
+    for each in manifests:
+        if each.platform and each.platform.os == "linux" and each.platform.architecture == "amd64":
+            return each
+    return manifests[0]
+
+
+def _read(raw: bytes, type_: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"The registry's answer cannot be read: {error}.") from error

@@ -1,0 +1,172 @@
+"""The cluster itself: reached, its version and shape, the rights in it, a free name (P01 to P03, P33 to P35)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from console.models.check import Result
+from console.models.gke_version import is_gke, is_older, numbers
+from console.parsers.found import BuildWire, NamedWire
+from console.preflight.google import permissions
+from console.preflight.looking import KUBERNETES
+from console.preflight.verdict import Verdict, both, fail, ok, seen, skip, warn
+
+if TYPE_CHECKING:
+    from console.preflight.looking import Looking
+
+FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"
+"""The version that the documents ask for, and the one that GKE's guide for A4 asks for."""
+_JOBSET = "jobset.x-k8s.io"
+_RIGHTS = (
+    ("create", "jobsets", _JOBSET, ""),
+    ("create", "services", "", ""),
+    ("create", "configmaps", "", ""),
+    ("create", "secrets", "", ""),
+    ("create", "persistentvolumeclaims", "", ""),
+    ("get", "pods", "", "log"),
+    ("create", "pods", "", "exec"),
+    ("create", "pods", "", "portforward"),
+)
+_ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", "iam.serviceAccounts.create",
+          "compute.reservations.create")  # fmt: skip
+
+
+async def reached(look: Looking) -> Verdict:
+    """P01."""
+    return both(await _answers(look), await seen(_runs(look)))
+
+
+async def _answers(look: Looking) -> Verdict:
+    version = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
+    server = look.session.connected.target.cluster.server
+    nodes = await seen(_nodes(look))
+    found = f"The API server {version} at {server} answers (context {look.session.context})."
+    return both(ok(found), nodes)
+
+
+async def _nodes(look: Looking) -> Verdict:
+    fleet = await look.watched("nodes")
+    return ok(f"It has {len(fleet.nodes)} nodes.") if fleet.nodes else warn("It has no node.", "Nothing can run yet.")
+
+
+async def _runs(look: Looking) -> Verdict:
+    cluster = await look.gke()
+    found = f"Google calls it {cluster.path}: {cluster.status}."
+    if cluster.status == "RUNNING":
+        return ok(found)
+    reason = cluster.message or f"Google says {cluster.status}."
+    return (fail if cluster.status in {"ERROR", "STOPPING"} else warn)(found, reason, "Wait, or see `a4 clusters`.")
+
+
+async def version(look: Looking) -> Verdict:
+    """P02."""
+    return both(await seen(_version_here(look)), await seen(_version_there(look)))
+
+
+async def _version_here(look: Looking) -> Verdict:
+    plane = (await look.get("/version", BuildWire)).git_version or ""
+    kubelets = sorted({node.version for node in (await look.watched("nodes")).nodes.values() if node.version},
+                      key=numbers)  # fmt: skip
+    oldest = kubelets[0] if kubelets else ""
+    told = f"Control plane {plane}" + (f", oldest node {oldest}." if oldest else ".")
+    return _judged(told, [each for each in (plane, oldest) if each])
+
+
+async def _version_there(look: Looking) -> Verdict:
+    cluster = await look.gke()
+    pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
+    told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
+    return _judged(told, [cluster.version, *(pool.version for pool in cluster.pools)])
+
+
+def _judged(told: str, versions: list[str]) -> Verdict:
+    upgrade = "Upgrade the control plane, then the node pools."
+    if any(is_older(each, FLOOR) for each in versions):
+        return fail(told, f"The recipes need {FLOOR} or newer.", upgrade)
+    if any(is_older(each, BETTER) for each in versions):
+        return warn(told, f"GKE's guide for A4 asks for {BETTER} or newer.", upgrade)
+    if not all(map(is_gke, versions)):
+        return warn(told, "That is no version of GKE: only its first numbers were compared.")
+    return ok(told)
+
+
+async def regional(look: Looking) -> Verdict:
+    """P03."""
+    cluster = await look.gke()
+    where = f"{cluster.location} is a {'region' if cluster.regional else 'zone'}"
+    told = f"{where}; the cluster is {'Autopilot' if cluster.autopilot else 'Standard'}."
+    if cluster.autopilot:
+        return fail(told, "Autopilot offers no reserved A4 node pools to be set up as the recipes need.")
+    if not cluster.regional:
+        return warn(told, "The control plane of a zonal cluster is away while it is upgraded.")
+    return ok(told)
+
+
+async def rights(look: Looking) -> Verdict:
+    """P33."""
+    namespace = look.wish.namespace
+
+    async def one(verb: str, resource: str, group: str, part: str, where: str) -> tuple[str, bool]:
+        name = f"{verb} {resource}{'/' + part if part else ''}"
+        what = f"may I {name}{' in ' + where if where else ''}"
+        allowed = await look.ask(
+            KUBERNETES,
+            what,
+            lambda: look.session.may(verb, resource, group=group, namespace=where, subresource=part),
+        )
+        return name, allowed
+
+    asked = [one(*right, namespace) for right in _RIGHTS]
+    asked.append(one("create", "persistentvolumes", "", "", ""))
+    answers = await asyncio.gather(*asked)
+    refused = [name for name, allowed in answers if not allowed]
+    told = f"{len(answers) - len(refused)} of {len(answers)} rights in namespace {namespace} are there."
+    if not refused:
+        return ok(told)
+    missing = f"This account may not {', '.join(refused)}."
+    if refused == ["create persistentvolumes"] and not look.wish.text("storage.nfs.server"):
+        return warn(told, missing, "Only volumes that a launch makes anew need it; existing claims do not.")
+    return fail(told, missing)
+
+
+async def name_free(look: Looking) -> Verdict:
+    """P34."""
+    name, namespace = look.wish.name, look.wish.namespace
+    if not name:
+        return skip("No launch was named.")
+    where = quote(namespace, safe="")
+    selector = f"owner=helm,name={name}"
+    halves = await asyncio.gather(
+        seen(_no_release(look, f"/api/v1/namespaces/{where}/secrets", selector)), seen(_no_job(look, where))
+    )
+    return both(*halves, sure=True)
+
+
+async def _no_release(look: Looking, path: str, selector: str) -> Verdict:
+    name, namespace = look.wish.name, look.wish.namespace
+    if await look.names(path, "Helm releases", labelSelector=selector, limit="1"):
+        return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
+    return ok(f"No Helm release in {namespace} is called {name}.")
+
+
+async def _no_job(look: Looking, where: str) -> Verdict:
+    name, namespace = look.wish.name, look.wish.namespace
+    path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
+    if await look.find(path, NamedWire):
+        return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
+    return ok(f"No JobSet there is called {name}.")
+
+
+async def builder_roles(look: Looking) -> Verdict:
+    """P35: for information."""
+    project = (await look.place()).project
+    held = await permissions(look, project, _ADMIN)
+    missing = [each for each in _ADMIN if each not in held]
+    if not missing:
+        return ok(f"This account may create clusters in {project}.")
+    return Verdict(
+        Result.NOT_APPLICABLE, f"This account lacks {', '.join(missing)} in {project}.",
+        "Only who creates clusters needs these rights; launches do not.",
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""What checks ask of Google beside the cluster itself; every library is loaded at the first question, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from console.preflight.looking import GOOGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from console.models.build import Repository
+    from console.models.storage import Bucket, FilestoreInstance, LustreInstance
+    from console.preflight.looking import Looking
+
+
+async def _module(name: str) -> Any:
+    return await asyncio.to_thread(importlib.import_module, f"console.google.{name}")
+
+
+async def permissions(look: Looking, project: str, wanted: Collection[str]) -> frozenset[str]:
+    """Which of these permissions the login has in a project."""
+
+    async def question() -> frozenset[str]:
+        module = await _module("projects")
+        found: frozenset[str] = await module.permissions(await look.session.cloud.reach(), project, tuple(wanted))
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
+
+
+async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
+    """Which of these services a project has enabled."""
+
+    async def question() -> frozenset[str]:
+        module = await _module("services")
+        found: frozenset[str] = await module.enabled(await look.session.cloud.reach(), project, services)
+        return found
+
+    return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
+
+
+async def bucket(look: Looking, name: str) -> Bucket:
+    """A bucket's facts."""
+
+    async def question() -> Bucket:
+        module = await _module("storage")
+        place = await look.place()
+        found: Bucket = await module.Buckets(await look.session.cloud.reach(), place.project).bucket(name)
+        return found
+
+    return await look.ask(GOOGLE, f"storage: bucket {name}", question)
+
+
+async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it on a bucket."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await _module("storage")
+        place = await look.place()
+        buckets = module.Buckets(await look.session.cloud.reach(), place.project)
+        found: Mapping[str, Collection[str]] = await buckets.members(name)
+        return found
+
+    return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
+
+
+async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:
+    """Repositories of Artifact Registry in a location."""
+
+    async def question() -> tuple[Repository, ...]:
+        module = await _module("registry")
+        found: tuple[Repository, ...] = await module.Registries(await look.session.cloud.reach()).repositories(
+            project, location
+        )
+        return found
+
+    return await look.ask(GOOGLE, f"artifactregistry: repositories of {project} in {location}", question)
+
+
+async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance, ...]:
+    """Managed Lustre instances of a project, wherever they lie."""
+
+    async def question() -> tuple[LustreInstance, ...]:
+        module = await _module("lustre")
+        found: tuple[LustreInstance, ...] = await module.instances(await look.session.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
+
+
+async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreInstance, ...]:
+    """Filestore instances of a project, wherever they lie."""
+
+    async def question() -> tuple[FilestoreInstance, ...]:
+        module = await _module("filestore")
+        found: tuple[FilestoreInstance, ...] = await module.instances(await look.session.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"filestore: instances of {project}", question)

@@ -1,0 +1,231 @@
+"""Images and what builds them: pulled, fit for B200, services, repository, rights to build (P23 to P25, P30 to P32)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
+from console.models.check import Mend, Repair
+from console.models.image_facts import Reference
+from console.parsers.found import PodObjectWire
+from console.preflight.google import enabled, permissions, repositories
+from console.preflight.looking import KUBERNETES, REGISTRY
+from console.preflight.verdict import Verdict, both, enable, fail, ok, seen, skip, warn
+from console.preflight.wish import Need
+
+if TYPE_CHECKING:
+    from console.models.image_facts import ImageFacts
+    from console.models.pod import Pod
+    from console.preflight.looking import Looking
+
+SERVICES = (
+    "cloudbuild.googleapis.com",
+    "artifactregistry.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "serviceusage.googleapis.com",
+    "container.googleapis.com",
+    "storage.googleapis.com",
+    "monitoring.googleapis.com",
+    "logging.googleapis.com",
+)
+_BUILD_RIGHTS = ("cloudbuild.builds.create", "cloudbuild.builds.list", "artifactregistry.repositories.uploadArtifacts")
+_CUDA = (12, 8)
+"""The first version of CUDA for B200."""
+_TOOLS = ("sshd", "mpirun", "torchrun", "git")
+_ASK = "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
+_PODS_TRIED = 3
+
+
+async def _facts(look: Looking, image: str) -> ImageFacts:
+    """What the registry says; the login of Google is used for Google's registries where there is one."""
+
+    async def question() -> ImageFacts:
+        module = await asyncio.to_thread(__import__, "console.oci", fromlist=["Registry"])
+        token, stand_in = await _login(look, Reference.of(image))
+        registry = module.Registry(token, stand_in)
+        try:
+            found: ImageFacts = await registry.image(image)
+            return found
+        finally:
+            await registry.close()
+
+    return await look.ask(REGISTRY, f"manifest of {image}", question)
+
+
+async def _login(look: Looking, image: Reference) -> tuple[str, str]:
+    """A token for Google's registries, and the address of the practice ones; both may be empty."""
+    cloud = look.session.cloud
+    if not (image.google or cloud.practice):
+        return "", ""
+    try:
+        reach = await cloud.reach()
+        return (await reach.token())[0], reach.practice_http
+    except ConsoleError:
+        return "", ""  # many images are public; the registry says what it thinks of a stranger
+
+
+async def image_there(look: Looking) -> Verdict:
+    """P23."""
+    image = look.wish.text("image")
+    if not image:
+        return skip("No recipe was chosen, so no image.")
+    return both(await seen(_pullable(look, image)), await seen(_pulled_before(look, image)))
+
+
+async def _pullable(look: Looking, image: str) -> Verdict:
+    try:
+        found = await _facts(look, image)
+    except NotFound as error:
+        return fail(f"{image} is not there.", error.message, "Build it (a4 build), or name another tag.")
+    told = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
+    if found.architecture not in {"", "amd64"}:
+        return fail(told, "A4 machines are amd64.")
+    return ok(told)
+
+
+async def _pulled_before(look: Looking, image: str) -> Verdict:
+    """What the nodes said when they last pulled it."""
+    fleet = await look.watched("events")
+    mine = [each for each in fleet.events.values() if image in each.message]
+    bad = [each for each in mine if each.reason == "Failed" and "pull" in each.message.lower()]
+    good = [each for each in mine if each.reason == "Pulled"]
+    last_bad = max((each.last for each in bad), default=0.0)
+    if bad and last_bad > max((each.last for each in good), default=0.0):
+        return fail(f"A node lately failed to pull it: {bad[-1].message}", "Pods with it wait in ImagePullBackOff.")
+    return ok("A node has lately pulled it." if good else "No event tells of a pull.")
+
+
+async def fits_b200(look: Looking) -> Verdict:
+    """P24."""
+    image = look.wish.text("image")
+    if not image:
+        return skip("No recipe was chosen, so no image.")
+    return both(await seen(_cuda(look, image)), await seen(_tools(look, image)))
+
+
+async def _cuda(look: Looking, image: str) -> Verdict:
+    cuda = (await _facts(look, image)).cuda
+    if not cuda:
+        return warn("The image's configuration names no version of CUDA.", "B200 needs 12.8 or newer.",
+                    "See `nvcc --version` in a pod of it.")  # fmt: skip
+    parts = tuple(int(each) for each in cuda.split(".")[:2] if each.isdecimal())
+    told = f"CUDA {cuda}."
+    return ok(told) if parts >= _CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
+
+
+async def _tools(look: Looking, image: str) -> Verdict:
+    """Asked of a pod that runs the image now, where there is one."""
+    found = await _running(look, image)
+    if found is None:
+        return ok(f"Whether it has {', '.join(_TOOLS)} shows in its first pod: none runs now.")
+    pod, container = found
+    missing = await look.ask(KUBERNETES, f"exec in {pod.name}: command -v ...", lambda: _asked(look, pod, container))
+    if missing is None:
+        return ok(f"Pod {pod.name} did not say whether it has {', '.join(_TOOLS)}.")
+    if not missing:
+        return ok(f"Pod {pod.name} has {', '.join(_TOOLS)}.")
+    return warn(f"Pod {pod.name} lacks {', '.join(missing)}.", "Recipes that need it fail in their first step.")
+
+
+async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
+    said = bytearray()
+
+    def keep(_: int, data: bytes) -> None:
+        said.extend(data)
+
+    code = await look.session.exec(pod.namespace, pod.name, ["sh", "-c", _ASK], container=container, on_output=keep)
+    words = said.decode(errors="replace").split()
+    return tuple(each for each in words if each in _TOOLS) if code == 0 else None
+
+
+async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
+    """A pod of the namespace that runs the image, and its container."""
+    if look.session.read_only:
+        return None
+    pods = (await look.watched("pods")).pods.values()
+    mine = [each for each in pods if each.namespace == look.wish.namespace and each.phase == "Running" and each.jobset]
+    for pod in sorted(mine, key=lambda each: -each.created)[:_PODS_TRIED]:
+        where = quote(pod.namespace, safe="")
+        found = await look.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectWire)
+        for each in (found.spec.containers if found and found.spec else None) or ():
+            if each.image == image:
+                return pod, each.name or ""
+    return None
+
+
+async def gib(look: Looking) -> Verdict:
+    """P25."""
+    image = look.wish.text("network.gib.image")
+    if not image or not look.wish.flag("network.gib.enabled"):
+        return skip("No recipe was chosen." if not look.wish.recipe else "The launch takes no gIB.")
+    return both(await seen(_pullable(look, image)), await seen(_pulled_before(look, image)))
+
+
+# the project
+
+
+async def services(look: Looking) -> Verdict:
+    """P30."""
+    project = (await look.place()).project
+    wanted = SERVICES + (("lustre.googleapis.com",) if look.wish.mounts_lustre else ())
+    on = await enabled(look, project, wanted)
+    off = [each for each in wanted if each not in on]
+    told = f"{len(wanted) - len(off)} of {len(wanted)} services are enabled in {project}."
+    if not off:
+        return ok(told)
+    command = f"gcloud services enable {' '.join(off)} --project={project}"
+    needed = {"container.googleapis.com", "storage.googleapis.com", "lustre.googleapis.com"} & set(off)
+    verdict = fail if needed or not look.wish.recipe else warn
+    return verdict(told, f"Not enabled: {', '.join(off)}.", command=command, repair=enable(project, *off))
+
+
+def registry_of(look: Looking, project: str, region: str) -> tuple[str, str, str]:
+    """Project, location and name of the repository that images are built into; BadInput where it cannot be read."""
+    named = look.wish.registry
+    if not named:
+        image = Reference.of(look.wish.text("image") or "-")
+        found = image.repository
+        return found if found and found[0] == project else (project, region, "")
+    found = Reference.of(f"{named}/x").repository
+    if found is None:
+        raise BadInput(f"{named} is no repository of Artifact Registry.", "Write LOCATION-docker.pkg.dev/PROJECT/NAME.")
+    return found
+
+
+async def repository(look: Looking) -> Verdict:
+    """P31."""
+    place = await look.place()
+    project, location, name = registry_of(look, place.project, place.region)
+    try:
+        found = await repositories(look, project, location)
+    except ApiDisabled as error:
+        return fail(error.message, "There can be no repository.", repair=enable(project, error.service))
+    docker = [each for each in found if each.format == "DOCKER"]
+    told = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
+    if (name and any(each.name == name for each in docker)) or (not name and docker):
+        return ok(told)
+    made = name or "a4"
+    words = f"Create Docker repository {made} in {location} of project {project}"
+    paid = ("Images in it are paid for by the gigabyte.",)
+    create = Repair(Mend.REPOSITORY, (project, location, made), words, paid)
+    flags = f"--repository-format=docker --location={location} --project={project}"
+    command = f"gcloud artifacts repositories create {made} {flags}"
+    if any(each.name == name for each in found):
+        return fail(told, f"{name} is there, but not for Docker images.", "Name another repository.")
+    need = Need.YES if name else look.wish.need(False)
+    reason = f"There is no {name}." if name else "Built images have nowhere to go."
+    verdict = warn if need is Need.NO else fail
+    return verdict(told, reason, command=command, repair=create)
+
+
+async def build_rights(look: Looking) -> Verdict:
+    """P32."""
+    project = (await look.place()).project
+    held = await permissions(look, project, _BUILD_RIGHTS)
+    missing = [each for each in _BUILD_RIGHTS if each not in held]
+    told = f"This login holds {len(held)} of {len(_BUILD_RIGHTS)} rights to build in {project}."
+    if missing:
+        return warn(told, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer.")
+    return ok(f"{told} How many builds run at once is decided by the project's build quota.")

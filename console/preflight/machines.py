@@ -1,0 +1,271 @@
+"""The machines: A4 node pools, close together, ready, free, and what keeps pods off them (P04 to P08, P13, P29)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import NotFound
+from console.models.places import MACHINE_GPUS
+from console.models.values import look as value_at
+from console.parsers.found import AgentsWire, AgentWire
+from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.wish import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.gke import GkePool
+    from console.models.node import Node
+    from console.preflight.looking import Looking
+
+MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
+_TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")
+"""Taints that the chart's pods tolerate by themselves."""
+_PASSING = ("node.kubernetes.io/", "cloud.google.com/maintenance-window-started", "node.cloudprovider.kubernetes.io/")
+"""Taints that come and go with a machine's state; P06 tells of that."""
+_METADATA_LABEL = "iam.gke.io/gke-metadata-server-enabled"
+
+
+def _is_a4(node: Node) -> bool:
+    return node.machine_type.startswith(MACHINE) or node.accelerator == GPU_NAME
+
+
+def _a4_pools(pools: Sequence[GkePool]) -> list[GkePool]:
+    return [pool for pool in pools if pool.machine_type.startswith(MACHINE) or pool.accelerator == GPU_NAME]
+
+
+async def _a4(look: Looking) -> list[Node]:
+    return [node for node in (await look.watched("nodes")).nodes.values() if _is_a4(node)]
+
+
+def _named(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+async def a4_pool(look: Looking) -> Verdict:
+    """P04."""
+    wanted = look.wish.ask.pods
+    if not wanted:
+        return skip("The recipe asks for no GPU.")
+    here, there = await seen(_a4_nodes(look, wanted)), await seen(_a4_pool_there(look, wanted))
+    if here.result.name == "FAIL" and there.result.name == "OK":
+        # An autoscaled pool has its nodes when somebody asks for them.
+        return warn(
+            f"{here.evidence} {there.evidence}", "Nodes come when the job asks for them.", "Wait for the nodes."
+        )
+    return both(here, there)
+
+
+async def _a4_nodes(look: Looking, wanted: int) -> Verdict:
+    nodes = await _a4(look)
+    pools = sorted({node.pool or "no pool" for node in nodes})
+    told = f"{len(nodes)} nodes {MACHINE} in {_named(pools)}; {wanted} wanted." if nodes else f"No node is {MACHINE}."
+    return ok(told) if len(nodes) >= wanted else fail(told, f"{wanted} nodes with 8 GPUs are needed.")
+
+
+async def _a4_pool_there(look: Looking, wanted: int) -> Verdict:
+    pools = _a4_pools((await look.gke()).pools)
+    if not pools:
+        return fail(f"Google: no node pool has {MACHINE}.", "The recipes are for A4 machines.")
+    can_have = sum(pool.most if pool.autoscaling else pool.initial_size for pool in pools)
+    told = f"Google: node pools {_named([pool.name for pool in pools])} of up to {can_have} nodes."
+    if bad := [pool for pool in pools if pool.status in {"ERROR", "RUNNING_WITH_ERROR", "STOPPING"}]:
+        return warn(told, "; ".join(f"{pool.name} is {pool.status} {pool.message}".strip() for pool in bad) + ".")
+    return ok(told) if can_have >= wanted else warn(told, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
+
+
+async def dense(look: Looking) -> Verdict:
+    """P05."""
+    return both(await seen(_placed(look)), await seen(_reserved(look)))
+
+
+async def _placed(look: Looking) -> Verdict:
+    nodes = await _a4(look)
+    if not nodes:
+        return warn(f"There is no node {MACHINE} to look at.")
+    without = sorted(node.name for node in nodes if not (node.block and node.subblock and node.host))
+    blocks = {node.block for node in nodes if node.block}
+    told = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
+    if not without:
+        return ok(told)
+    reason = f"Without its place nobody can put ranks close together: {_named(without)}."
+    return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
+
+
+async def _reserved(look: Looking) -> Verdict:
+    pools = _a4_pools((await look.gke()).pools)
+    how = [f"{pool.name}: {_how(pool)}" for pool in pools]
+    if not how:
+        return warn("Google: there is no A4 node pool.")
+    told = f"Google: {'; '.join(how)}."
+    if any(pool.reservation or pool.placement == "COMPACT" for pool in pools):
+        return ok(told)
+    return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
+
+
+def _how(pool: GkePool) -> str:
+    if pool.reservation:
+        return f"reservation {pool.reservation}"
+    words = {"spot": pool.spot, "queued provisioning": pool.queued, "flex-start": pool.flex_start}
+    return next((word for word, is_so in words.items() if is_so), "no reservation")
+
+
+async def free_gpus(look: Looking) -> Verdict:
+    """P06."""
+    wanted = look.wish.ask.gpus
+    if not wanted:
+        return skip("The recipe asks for no GPU.")
+    return both(await seen(_free_here(look, wanted)), await seen(_pools_well(look)))
+
+
+async def _free_here(look: Looking, wanted: int) -> Verdict:
+    fleet = await look.watched("nodes", "pods")
+    nodes = [node for node in fleet.nodes.values() if _is_a4(node)]
+    ready = [node for node in nodes if node.ready]
+    short = sorted(node.name for node in ready if node.gpus < MACHINE_GPUS)
+    free = sum(fleet.gpus_free(node) for node in nodes)
+    usable = sum(node.gpus for node in nodes if node.takes_pods)
+    told = f"{len(ready)} of {len(nodes)} A4 nodes are ready; {free} of {usable} GPUs are free, {wanted} wanted."
+    if usable < wanted:
+        return fail(told, "The machines that take pods have fewer GPUs than the job wants.", "Repair or add nodes.")
+    if short:
+        return warn(
+            told, f"Fewer than 8 GPUs are allocatable on {_named(short)}.", "See whether the driver is installed."
+        )
+    if free < wanted:
+        return warn(told, "The job waits until others end.", "Wait, or take fewer GPUs.")
+    if len(ready) < len(nodes):
+        return warn(told, f"Not ready: {_named(sorted(node.name for node in nodes if not node.ready))}.")
+    return ok(told)
+
+
+async def _pools_well(look: Looking) -> Verdict:
+    pools = _a4_pools((await look.gke()).pools)
+    told = "Google: " + ", ".join(f"{pool.name} {pool.status}" for pool in pools) + "."
+    if any(pool.status not in {"RUNNING", "RECONCILING"} for pool in pools):
+        return warn(told, "; ".join(pool.message for pool in pools if pool.message) or "A pool is not well.")
+    return ok(told) if pools else warn("Google: there is no A4 node pool.")
+
+
+async def taints(look: Looking) -> Verdict:
+    """P07."""
+    keys = sorted(
+        {
+            _key(taint)
+            for node in await _a4(look)
+            for taint in node.taints
+            if taint.endswith(("NoSchedule", "NoExecute"))
+        }
+    )
+    mine = set(_TOLERATED) | _own_tolerations(look)
+    strange = [key for key in keys if key not in mine and not key.startswith(_PASSING)]
+    told = f"Taints of the A4 nodes: {', '.join(keys) or 'none'}; pods tolerate {', '.join(sorted(mine))}."
+    if not strange:
+        return ok(told)
+    add = f"Add a toleration for {', '.join(strange)} under placement.tolerations."
+    return (
+        fail(told, f"No pod of this launch may go where {', '.join(strange)} is set.", add)
+        if _everywhere(await _a4(look), strange)
+        else warn(told, f"Some nodes take no pod of this launch: {', '.join(strange)}.", add)
+    )
+
+
+def _key(taint: str) -> str:
+    return taint.partition(":")[0].partition("=")[0]
+
+
+def _everywhere(nodes: Sequence[Node], keys: Sequence[str]) -> bool:
+    return all(any(_key(taint) in keys for taint in node.taints) for node in nodes)
+
+
+def _own_tolerations(look: Looking) -> set[str]:
+    rows = value_at(look.wish.values, "placement.tolerations")
+    found = rows if isinstance(rows, list | tuple) else ()
+    return {str(row.get("key", "")) for row in found if isinstance(row, dict)}
+
+
+async def workload_identity(look: Looking) -> Verdict:
+    """P08."""
+    return both(await seen(_metadata_server(look)), await seen(_labelled(look)), await seen(_pool_identity(look)))
+
+
+async def _metadata_server(look: Looking) -> Verdict:
+    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server", AgentWire)
+    if agent is None:
+        return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
+    told = f"gke-metadata-server is ready on {agent.ready} of {agent.wanted} nodes."
+    return (
+        ok(told) if agent.ready >= agent.wanted else warn(told, "Pods on the others have no account of their own yet.")
+    )
+
+
+async def _labelled(look: Looking) -> Verdict:
+    selector = f"cloud.google.com/gke-accelerator,{_METADATA_LABEL}!=true"
+    without = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
+    if not without:
+        return ok(f"All GPU nodes carry {_METADATA_LABEL}=true.")
+    names = [each.metadata.name or "" for each in without]
+    return fail(f"{_named(names)} lack {_METADATA_LABEL}=true.", "Their pool hands out the node's account.")
+
+
+async def _pool_identity(look: Looking) -> Verdict:
+    cluster = await look.gke()
+    if not cluster.workload_pool:
+        return fail("Google: the cluster has no workload pool.", "Workload Identity Federation is off.")
+    told = f"Google: workload pool {cluster.workload_pool}."
+    wrong = [pool.name for pool in _a4_pools(cluster.pools) if pool.workload_metadata != "GKE_METADATA"]
+    return fail(told, f"Node pools without GKE_METADATA: {', '.join(wrong)}.") if wrong else ok(told)
+
+
+async def dcgm(look: Looking) -> Verdict:
+    """P13."""
+    return both(await seen(_dcgm_here(look)), await seen(_dcgm_there(look)))
+
+
+async def _dcgm_here(look: Looking) -> Verdict:
+    where = "gke-managed-system"
+    agents = (await look.get(f"/apis/apps/v1/namespaces/{where}/daemonsets", AgentsWire)).items or []
+    found = next((each for each in agents if "dcgm" in each.name), None)
+    if found is None:
+        return warn(f"No DCGM runs in {where}.", "GPU metrics are missing from Google's monitoring; training works.")
+    told = f"{found.name} is ready on {found.ready} of {found.wanted} nodes."
+    return ok(told) if found.ready >= found.wanted else warn(told, "Metrics of the others are missing.")
+
+
+async def _dcgm_there(look: Looking) -> Verdict:
+    if "dcgm" in (await look.gke()).addons:
+        return ok("Google: DCGM metrics are on.")
+    return warn("Google: DCGM metrics are off.", "GPU metrics are missing from Google's monitoring; training works.")
+
+
+async def local_ssd(look: Looking) -> Verdict:
+    """P29."""
+    need = look.wish.need(bool(look.wish.text("storage.ssd")))
+    if need is Need.NO:
+        return skip("The launch mounts no local SSD.")
+    return both(await seen(_ssd_here(look, need)), await seen(_ssd_there(look, need)))
+
+
+async def _ssd_here(look: Looking, need: Need) -> Verdict:
+    label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
+    selector = f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true"
+    if not await _a4(look):
+        raise NotFound(f"There is no node {MACHINE} to look at.", status=404)
+    without = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
+    if not without:
+        return ok("All A4 nodes have local SSDs for ephemeral storage.")
+    names = [each.metadata.name or "" for each in without]
+    return lacking(
+        need, f"No local SSD for ephemeral storage on {_named(names)}.", "The folder of the node is missing."
+    )
+
+
+async def _ssd_there(look: Looking, need: Need) -> Verdict:
+    pools = _a4_pools((await look.gke()).pools)
+    without = [pool.name for pool in pools if not pool.local_ssds]
+    if pools and not without:
+        return ok(f"Google: {', '.join(f'{pool.name} {pool.local_ssds} local SSDs' for pool in pools)}.")
+    return lacking(
+        need, f"Google: no local SSDs in {', '.join(without) or 'any A4 pool'}.", "Nothing can be mounted there."
+    )

@@ -1,0 +1,179 @@
+"""Ways in, out and between: egress, the networks of an A4, policies and firewalls (P26 to P28)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from console.errors import NotFound
+from console.models.google_networks import opened
+from console.models.image_facts import Reference
+from console.parsers.found import NamesWire, PoliciesWire
+from console.preflight.looking import GOOGLE
+from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
+from console.preflight.wish import Need
+
+if TYPE_CHECKING:
+    from console.models.google_networks import Firewall, Nat
+    from console.parsers.found import PolicyWire, RuleWire
+    from console.preflight.looking import Looking
+
+NETWORKS = ("default", "gvnic-1", *(f"rdma-{index}" for index in range(8)))
+"""The networks that the ten interfaces of an A4 pod are taken from."""
+_PULLED = "Successfully pulled image "
+_OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"})
+"""Labels that pods of a launch carry, whatever its name."""
+
+
+async def egress(look: Looking) -> Verdict:
+    """P26."""
+    return both(await seen(_pulled_from_outside(look)), await seen(_nat(look)))
+
+
+async def _pulled_from_outside(look: Looking) -> Verdict:
+    """An image from a registry outside Google is the proof that a node can reach the internet."""
+    fleet = await look.watched("events")
+    for event in fleet.events.values():
+        text = event.message
+        if event.reason == "Pulled" and text.startswith(_PULLED):
+            image = text.removeprefix(_PULLED).split()[0].strip('"')
+            if not Reference.of(image).google:
+                return ok(f"A node has lately pulled {image}, from outside Google.")
+    raise NotFound("No node has lately pulled an image from outside Google.", status=404)
+
+
+async def _nat(look: Looking) -> Verdict:
+    cluster = await look.gke()
+    region = cluster.location if cluster.regional else cluster.location.rpartition("-")[0]
+    network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
+
+    async def question() -> tuple[Nat, ...]:
+        module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["nats"])
+        found: tuple[Nat, ...] = await module.nats(await look.session.cloud.reach(), cluster.project, region)
+        return found
+
+    found = await look.ask(GOOGLE, f"compute: Cloud NATs in {region}", question)
+    mine = [each for each in found if each.network == network and (not each.subnets or subnet in each.subnets)]
+    if mine:
+        return ok(f"Google: Cloud NAT {mine[0].name} serves subnet {subnet}.")
+    reason = "Nodes without an address of their own cannot reach pip, git, model hubs or the data sets."
+    return warn(f"Google: no Cloud NAT serves subnet {subnet} of {network}.", reason)
+
+
+async def interfaces(look: Looking) -> Verdict:
+    """P27."""
+    need = look.wish.need(
+        not look.wish.flag("network.hostNetwork") and look.wish.flag("network.interfaces") and look.wish.ask.gpus >= 8
+    )
+    if need is Need.NO:
+        return skip(
+            "The pods take the host's network."
+            if look.wish.flag("network.hostNetwork")
+            else "No interface is asked for."
+        )
+    return both(await seen(_networks_here(look, need)), await seen(_networks_there(look, need)))
+
+
+async def _networks_here(look: Looking, need: Need) -> Verdict:
+    found = await look.find("/apis/networking.gke.io/v1/networks", NamesWire)
+    if found is None:
+        return lacking(need, "The cluster does not serve networks.networking.gke.io.", "Multi-networking is off.")
+    there = {each.metadata.name for each in found.items or ()}
+    wanted = _wanted(look)
+    missing = [each for each in wanted if each not in there]
+    told = f"{len(wanted) - len(missing)} of the {len(wanted)} Network objects are there."
+    return lacking(need, told, f"Missing: {', '.join(missing)}.") if missing else ok(told)
+
+
+def _wanted(look: Looking) -> tuple[str, ...]:
+    from console.models.values import look as value_at
+
+    named = value_at(look.wish.values, "network.subnetworks")
+    return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
+
+
+async def _networks_there(look: Looking, need: Need) -> Verdict:
+    cluster = await look.gke()
+    off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
+           if key not in cluster.addons]  # fmt: skip
+    pools = [pool for pool in cluster.pools if pool.machine_type.startswith("a4-")]
+    few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < len(NETWORKS) - 1]
+    if off:
+        return lacking(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
+    counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
+    told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
+    return (
+        lacking(need, told, f"Nine networks beside the default one are needed: {', '.join(few)}.") if few else ok(told)
+    )
+
+
+async def policies(look: Looking) -> Verdict:
+    """P28."""
+    halves = [await seen(_policies(look))]
+    if look.wish.flag("network.hostNetwork"):
+        halves.append(await seen(_firewall(look)))
+    return both(*halves, sure=True)
+
+
+async def _policies(look: Looking) -> Verdict:
+    namespace, ports = look.wish.namespace, look.wish.ports
+    path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
+    found = (await look.get(path, PoliciesWire)).items or []
+    words = " and ".join(map(str, ports))
+    about = [each for each in found if _selects(each)]
+    if not about:
+        return ok(f"No NetworkPolicy of {namespace} is about the pods of a launch: ports {words} are open.")
+    names = ", ".join(each.metadata.name or "" for each in about)
+    shut = [f"{port} {way}" for way in ("into", "out of") for port in ports if not _open(about, port, way)]
+    told = f"NetworkPolicies of {namespace} about its pods: {names}."
+    if not shut:
+        return ok(f"{told} Ports {words} are open between pods of the namespace.")
+    return fail(told, f"They let nothing {', '.join(shut)} the pods: ranks cannot meet.")
+
+
+def _selects(policy: PolicyWire) -> bool:
+    """Whether it is about pods of a launch; one that cannot be told counts."""
+    selector = policy.spec.pod_selector if policy.spec else None
+    labels = (selector.match_labels if selector else None) or {}
+    expressions = (selector.match_expressions if selector else None) or []
+    return not labels or bool(expressions) or any(key in _OURS for key in labels)
+
+
+def _open(policies: list[PolicyWire], port: int, way: str) -> bool:
+    """Whether a port is open between pods of the namespace: what several policies allow adds up."""
+    kind = "Ingress" if way == "into" else "Egress"
+    about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
+    if not about:
+        return True
+    rules = [rule for spec in about for rule in (spec.ingress if kind == "Ingress" else spec.egress) or ()]
+    return any(_lets(rule, port, kind) for rule in rules)
+
+
+def _lets(rule: RuleWire, port: int, kind: str) -> bool:
+    peers = rule.from_ if kind == "Ingress" else rule.to
+    near = peers is None or not peers or any(each.ip_block is None for each in peers)
+    covered = not rule.ports or any(
+        each.port is None or (isinstance(each.port, int) and each.port <= port <= (each.end_port or each.port))
+        for each in rule.ports
+    )
+    return near and covered
+
+
+async def _firewall(look: Looking) -> Verdict:
+    cluster = await look.gke()
+    network = cluster.network.rpartition("/")[2]
+
+    async def question() -> tuple[Firewall, ...]:
+        module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["firewalls"])
+        found: tuple[Firewall, ...] = await module.firewalls(await look.session.cloud.reach(), cluster.project, network)
+        return found
+
+    rules = await look.ask(GOOGLE, f"compute: firewall rules of {network}", question)
+    shut = [str(port) for port in look.wish.ports if not opened(rules, port)]
+    told = f"Google: {len(rules)} firewall rules of network {network}."
+    if not shut:
+        return ok(f"{told} TCP {', '.join(map(str, look.wish.ports))} are open inside it.")
+    return warn(
+        told, f"None opens TCP {', '.join(shut)} for private addresses.", "Pods share the host's network: open them."
+    )

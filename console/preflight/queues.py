@@ -1,0 +1,183 @@
+"""JobSet and Kueue, and the queue of the launch (P14 to P18)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.check import Mend, Repair
+from console.models.queue import GPU
+from console.parsers.found import AgentsWire
+from console.parsers.kinds import JOBSET, KINDS, KUEUE
+from console.preflight.looking import KUBERNETES
+from console.preflight.verdict import both, fail, lacking, ok, seen, skip, warn
+from console.preflight.wish import Need
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
+    from console.models.queue import ClusterQueue, LocalQueue
+    from console.preflight.looking import Looking
+    from console.preflight.verdict import Verdict
+
+_KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
+
+
+async def jobset(look: Looking) -> Verdict:
+    """P14."""
+    return both(await _served(look, JOBSET, ("jobsets",), Need.YES), await seen(_controller(look, "jobset", Need.YES)))
+
+
+async def kueue(look: Looking) -> Verdict:
+    """P15."""
+    need = look.wish.need(bool(look.wish.ask.queue))
+    if need is Need.NO:
+        return skip("The launch names no queue.")
+    return both(await _served(look, KUEUE, _KUEUE_KINDS, need), await seen(_controller(look, "kueue", need)))
+
+
+async def _served(look: Looking, group: str, plurals: tuple[str, ...], need: Need) -> Verdict:
+    versions = {plural: await _version(look, group, plural) for plural in plurals}
+    absent = [plural for plural, version in versions.items() if not version]
+    name = group.partition(".")[0]
+    if absent:
+        return lacking(need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed.")
+    return ok(f"{group} is served in {', '.join(sorted(set(versions.values())))}.")
+
+
+async def _version(look: Looking, group: str, plural: str) -> str:
+    kind = next(each for each in KINDS if each.plural == plural)
+
+    async def question() -> str:
+        return await look.session.connected.catalogue.version(kind)
+
+    return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
+
+
+async def _controller(look: Looking, word: str, need: Need) -> Verdict:
+    """The controller, wherever it was installed."""
+    found = (await look.get("/apis/apps/v1/deployments", AgentsWire, limit="500")).items or []
+    mine = [each for each in found if word in each.name and "controller" in each.name]
+    if not mine:
+        return warn(f"No Deployment looks like the controller of {word}.", "It may be called something else.")
+    best = next((each for each in mine if each.available), mine[0])
+    told = f"{best.metadata.namespace}/{best.name} is {'available' if best.available else 'not available'}."
+    return (
+        ok(told)
+        if best.available
+        else lacking(need, told, "Nothing reacts to its objects.", "See its pods and events.")
+    )
+
+
+def _door(look: Looking, fleet: Fleet) -> LocalQueue | None:
+    return fleet.local_queues.get((look.wish.namespace, look.wish.ask.queue))
+
+
+async def local_queue(look: Looking) -> Verdict:
+    """P16."""
+    queue, namespace = look.wish.ask.queue, look.wish.namespace
+    if look.wish.recipe and not queue:
+        return skip("The launch names no queue.")
+    fleet = await look.watched("localqueues", "clusterqueues")
+    here = sorted(name for where, name in fleet.local_queues if where == namespace)
+    listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
+    if not queue:
+        if here:
+            return _active(listed, fleet, [fleet.local_queues[namespace, name] for name in here])
+        return warn(listed, "A launch there has no queue to go through.", repair=_make(fleet, namespace, ""))
+    door = _door(look, fleet)
+    if door is None:
+        make = _make(fleet, namespace, queue)
+        fix = f"Choose one of {', '.join(here)}." if here else ""
+        return fail(listed, f"{namespace} has no LocalQueue {queue}.", fix, repair=make)
+    return _active(listed, fleet, [door])
+
+
+def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
+    for door in doors:
+        above = fleet.cluster_queues.get(("", door.cluster_queue))
+        if above is None:
+            return fail(listed, f"{door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist.")
+        for each in (door, above):
+            if each.inactive_reason or each.stop_policy not in {"", "None"}:
+                why = each.inactive_reason or f"stop policy {each.stop_policy}"
+                return fail(listed, f"{each.name} admits nothing: {why}.", "Ask who runs the queues.")
+    return ok(f"{listed} {', '.join(door.name for door in doors)} {'is' if len(doors) == 1 else 'are'} active.")
+
+
+def _make(fleet: Fleet, namespace: str, name: str) -> Repair | None:
+    """A LocalQueue to the ClusterQueue of that name, else to the one with the most GPUs."""
+    queues = sorted(fleet.cluster_queues.values(), key=lambda each: (each.name != name, -each.nominal(GPU), each.name))
+    if not queues:
+        return None
+    best = queues[0].name
+    made = name or best
+    return Repair(
+        Mend.QUEUE,
+        (namespace, made, best),
+        f"Create LocalQueue {made} in namespace {namespace}, which draws on ClusterQueue {best}",
+        (f"Jobs of {namespace} then use the quota of {best}.",),
+    )
+
+
+def _above(look: Looking, fleet: Fleet) -> ClusterQueue | None:
+    door = _door(look, fleet)
+    return fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
+
+
+async def quota(look: Looking) -> Verdict:
+    """P17."""
+    gpus = look.wish.ask.gpus
+    if look.wish.recipe and (not look.wish.ask.queue or not gpus):
+        return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
+    fleet = await look.watched("localqueues", "clusterqueues", "cohorts")
+    chosen = _above(look, fleet)
+    queues = (
+        [chosen] if chosen else [] if look.wish.recipe else sorted(fleet.cluster_queues.values(), key=lambda q: q.name)
+    )
+    if not queues:
+        return fail("No ClusterQueue stands behind the queue.", "There is no quota at all.", "See P16.")
+    told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
+    told = f"{told}; {gpus} wanted."
+    best = max(queues, key=lambda each: each.nominal(GPU))
+    if best.nominal(GPU) >= gpus:
+        return ok(told)
+    if best.cohort and best.nominal(GPU) + _lendable(fleet, best) >= gpus:
+        return warn(told, f"More than {best.name} has of its own: it has to borrow in cohort {best.cohort}.")
+    return fail(told, "The quota never reaches that far.", "Ask for more quota, or take fewer GPUs.")
+
+
+def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
+    others = [each for each in fleet.cluster_queues.values() if each.cohort == queue.cohort and each is not queue]
+    most = sum(each.nominal(GPU) for each in others)
+    limits = [quota.borrowing_limit for quota in queue.quotas if quota.resource == GPU]
+    known = [limit for limit in limits if limit is not None]
+    return most if len(known) < len(limits) or not limits else min(most, sum(known))
+
+
+async def topology(look: Looking) -> Verdict:
+    """P18."""
+    ask = look.wish.ask
+    if look.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
+        return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")
+    fleet = await look.watched("topologies", "resourceflavors", "localqueues", "clusterqueues")
+    need = look.wish.need(True)
+    if not fleet.topologies:
+        return lacking(need, "There is no Topology.", "Kueue cannot place ranks close together.")
+    chosen = _above(look, fleet)
+    names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
+    placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
+    told = (
+        "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items())) or "No flavor has a topology."
+    )
+    if not placed:
+        return lacking(need, told, "Kueue cannot place ranks close together.")
+    levels = {level for of in placed.values() for level in _levels(fleet, of)}
+    if ask.level not in levels:
+        return lacking(
+            need, told, f"No topology has the level {ask.level}.", f"Ask for one of {', '.join(sorted(levels))}."
+        )
+    return ok(f"{told}; with level {ask.level}.")
+
+
+def _levels(fleet: Fleet, name: str) -> tuple[str, ...]:
+    found = fleet.topologies.get(("", name))
+    return found.levels if found else ()

@@ -1,0 +1,112 @@
+"""Runs checks: some at a time, each within its limit, told as they end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError
+from console.models.check import Check, Result
+from console.preflight.looking import Looking, Questions
+from console.preflight.repairs import mend
+from console.preflight.table import BY_ID, CHECKS, Spec
+from console.preflight.verdict import Verdict, blind
+from console.preflight.wish import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Mapping
+
+    from console.models.check import Repair
+    from console.models.launch import LaunchPlan
+    from console.models.values import Value
+    from console.session import Session
+
+AT_ONCE = 8
+"""Checks that look at the same time."""
+LIMIT = 20.0
+"""Seconds for one check."""
+KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+"""Kinds of the watch that checks use."""
+
+
+class Preflight:
+    """The checks over one session."""
+
+    def __init__(self, session: Session, *, limit: float = LIMIT) -> None:
+        self._session = session
+        self._limit = limit
+
+    def wish(
+        self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
+    ) -> Wish:
+        """What a plan asks for; without one the cluster as a whole is looked at."""
+        if plan is None:
+            return Wish(namespace or self._session.namespace, bucket=bucket, registry=registry)
+        values: Mapping[str, Value] = self._session.drafting.values(plan)
+        return Wish(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
+
+    def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
+        """The checks as rows that wait for their answer; BadInput for an id there is none of."""
+        return tuple(Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in _chosen(ids))
+
+    async def run(self, wish: Wish, ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
+        """Every check, or those named, in the order in which they end."""
+        chosen = _chosen(ids)
+        questions, gate = Questions(self._session), asyncio.Semaphore(AT_ONCE)
+
+        async def one(spec: Spec) -> Check:
+            async with gate:
+                return await self._checked(spec, Looking(questions, wish))
+
+        tasks = [asyncio.create_task(one(spec), name=f"preflight:{spec.id}") for spec in chosen]
+        try:
+            for ended in asyncio.as_completed(tasks):
+                yield await ended
+        finally:
+            for task in tasks:
+                task.cancel()
+            questions.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def all(self, wish: Wish, ids: Collection[str] = ()) -> tuple[Check, ...]:
+        """The same at once, in the order of the table."""
+        found = [check async for check in self.run(wish, ids)]
+        return tuple(sorted(found, key=lambda check: check.id))
+
+    async def repair(self, repair: Repair) -> str:
+        """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
+        return await mend(self._session, repair)
+
+    async def _checked(self, spec: Spec, looking: Looking) -> Check:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._limit):
+                verdict = await spec.look(looking)
+        except TimeoutError:
+            words = f"There was no answer within {self._limit:.0f} s."
+            verdict = Verdict(Result.COULD_NOT, "Nothing was seen.", words, "Look again in a moment.")
+        except ConsoleError as error:
+            verdict = blind(error)
+        return Check(
+            id=spec.id,
+            title=spec.title,
+            area=spec.area,
+            result=verdict.result,
+            evidence=verdict.evidence,
+            reason=verdict.reason,
+            fix=verdict.fix or spec.fix,
+            command=verdict.command or spec.command,
+            repair=verdict.repair,
+            looks=tuple(looking.looks),
+            at=time.time(),
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+
+def _chosen(ids: Collection[str]) -> tuple[Spec, ...]:
+    wanted = {each.upper() for each in ids}
+    unknown = sorted(wanted - BY_ID.keys())
+    if unknown:
+        raise BadInput(f"There is no check {', '.join(unknown)}.", f"They are {CHECKS[0].id} to {CHECKS[-1].id}.")
+    return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

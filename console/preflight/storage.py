@@ -1,0 +1,286 @@
+"""What a launch mounts: buckets, NFS, Lustre; drivers, instances, rights (P09 to P12, P19 to P22)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from console.errors import ApiDisabled
+from console.models.check import Mend, Repair
+from console.parsers.found import AgentWire, ClaimWire, NamedWire
+from console.preflight.google import bucket, filestore_instances, lustre_instances, members
+from console.preflight.verdict import Verdict, both, enable, fail, lacking, ok, seen, skip, warn
+from console.preflight.wish import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from console.preflight.looking import Looking
+
+HOST_NETWORK_FROM = (1, 17, 2)
+"""The first version of the GCS FUSE driver that serves pods with the host network."""
+_TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
+_ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
+_ENOUGH = {
+    _ROLES[0]: ("roles/storage.admin", "roles/storage.objectAdmin", "roles/storage.objectUser"),
+    _ROLES[1]: ("roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.legacyBucketOwner",
+                "roles/storage.bucketViewer"),
+}  # fmt: skip
+
+
+async def _driver(look: Looking, name: str, need: Need, repair: Repair | None = None) -> Verdict:
+    if await look.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", NamedWire):
+        return ok(f"CSIDriver {name} is there.")
+    return lacking(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
+
+
+async def _addon(look: Looking, addon: str, words: str, need: Need) -> Verdict:
+    cluster = await look.gke()
+    if addon in cluster.addons:
+        return ok(f"Google: {words} is on.")
+    return lacking(
+        need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=await _switch(look, addon, words)
+    )
+
+
+async def _switch(look: Looking, addon: str, words: str) -> Repair:
+    place = await look.place()
+    done = ("GKE changes the cluster for some minutes; running pods go on.",)
+    return Repair(
+        Mend.ADDON,
+        (place.project, place.location, place.cluster, addon),
+        f"Enable {words} in cluster {place.cluster}",
+        done,
+    )
+
+
+async def _csi(look: Looking, driver: str, addon: str, words: str, need: Need) -> Verdict:
+    """Driver in the cluster and add-on at Google: either half that finds it missing brings the repair."""
+    return both(await seen(_driver(look, driver, need)), await seen(_addon(look, addon, words, need)))
+
+
+def _bucket_need(look: Looking) -> Need:
+    return look.wish.need(bool(look.wish.buckets))
+
+
+async def fuse(look: Looking) -> Verdict:
+    """P09."""
+    need = _bucket_need(look)
+    if need is Need.NO:
+        return skip("The launch mounts no bucket.")
+    return await _csi(look, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need)
+
+
+async def fuse_on_host(look: Looking) -> Verdict:
+    """P10."""
+    need = look.wish.need(look.wish.flag("network.hostNetwork") and bool(look.wish.buckets))
+    if need is Need.NO:
+        return skip("Only a launch that mounts buckets in the host's network needs it.")
+    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", AgentWire)
+    if agent is None:
+        return lacking(need, "There is no DaemonSet gcsfusecsi-node.", "Its version cannot be told.")
+    found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
+    if found is None:
+        return warn(
+            f"Its images ({', '.join(agent.images)}) tell no version.", "It may be too old for the host network."
+        )
+    version = tuple(int(each) for each in found.groups())
+    told = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
+    if version >= HOST_NETWORK_FROM:
+        return ok(told)
+    return lacking(need, told, "Pods in the host's network cannot mount buckets as their own account.")
+
+
+async def bucket_near(look: Looking) -> Verdict:
+    """P11."""
+    if not look.wish.buckets:
+        return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
+    return both(*[await seen(_near(look, name)) for name in look.wish.buckets], sure=True)
+
+
+async def _near(look: Looking, name: str) -> Verdict:
+    found, place = await bucket(look, name), await look.place()
+    told = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
+    if found.near(place.region) and found.location_type == "region":
+        return ok(told)
+    if found.near(place.region):
+        return warn(told, "It is spread over several regions: slower and dearer than one in the cluster's region.")
+    return fail(told, "Every byte crosses regions, slowly and at a price.")
+
+
+async def bucket_access(look: Looking) -> Verdict:
+    """P12."""
+    if not look.wish.buckets:
+        return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
+    account = await seen(_account(look))
+    return both(*[await seen(_access(look, name)) for name in look.wish.buckets], account, sure=True)
+
+
+async def _account(look: Looking) -> Verdict:
+    namespace, name = look.wish.namespace, look.wish.account
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}"
+    if await look.find(path, NamedWire):
+        return ok(f"ServiceAccount {namespace}/{name} is there.")
+    return fail(f"There is no ServiceAccount {namespace}/{name}.", "Pods that name it are not made.")
+
+
+async def _access(look: Looking, name: str) -> Verdict:
+    cluster = await look.gke()
+    roles = await members(look, name)
+    who = f"ns/{look.wish.namespace}/sa/{look.wish.account}"
+    ours = _ours(roles, cluster.workload_pool, look.wish.namespace, look.wish.account)
+    missing = [role for role, enough in _ENOUGH.items() if not ours & set(enough)]
+    if not missing:
+        return ok(f"{who} has {', '.join(sorted(ours))} on gs://{name}.")
+    command = (
+        f"gcloud storage buckets add-iam-policy-binding gs://{name} --role={missing[0]} "
+        f"--member=principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/"
+        f"{cluster.workload_pool}/subject/{who}"
+    )
+    words = (
+        f"gs://{name} gives {who} {', '.join(sorted(ours)) or 'nothing'} by its own policy; {', '.join(missing)} not."
+    )
+    return lacking(
+        _bucket_need(look),
+        words,
+        "The project may give it all the same: only the bucket's policy was seen.",
+        command=command,
+    )
+
+
+def _ours(roles: Mapping[str, Collection[str]], pool: str, namespace: str, account: str) -> set[str]:
+    """Roles that the pods' account has, by itself, by its namespace, or with everybody."""
+    ends = (f"/subject/ns/{namespace}/sa/{account}", f"/namespace/{namespace}", f"{pool}[{namespace}/{account}]")
+    everybody = {"allUsers", "allAuthenticatedUsers"}
+    return {
+        role
+        for role, names in roles.items()
+        if any((pool in each and each.endswith(ends)) or each in everybody for each in names)
+    }
+
+
+# NFS
+
+
+async def _claim(look: Looking, claim: str) -> Verdict:
+    """The claim that pods mount."""
+    namespace = look.wish.namespace
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
+    found = await look.find(path, ClaimWire)
+    if found is None:
+        return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait for ever.")
+    phase = (found.status.phase if found.status else None) or "Pending"
+    size = ((found.status.capacity if found.status else None) or {}).get("storage", "")
+    told = f"Claim {claim} in {namespace} is {phase}{f', {size}' if size else ''}."
+    return ok(told) if phase == "Bound" else fail(told, "Pods that mount it wait until it is bound.")
+
+
+async def nfs(look: Looking) -> Verdict:
+    """P19."""
+    need = look.wish.need(look.wish.mounts_nfs)
+    if need is Need.NO:
+        return skip("The launch mounts no NFS.")
+    claim, server = look.wish.text("storage.nfs.claim") or "nfs-pvc", look.wish.text("storage.nfs.server")
+    if server or need is Need.OPEN:
+        halves = [await seen(_filestore(look, server, need))]
+        if need is Need.OPEN:
+            found = await seen(_claim(look, claim))
+            halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
+        return both(*halves, sure=need is Need.YES)
+    return await _claim(look, claim)
+
+
+async def _filestore(look: Looking, server: str, need: Need) -> Verdict:
+    cluster = await look.gke()
+    try:
+        found = await filestore_instances(look, cluster.project)
+    except ApiDisabled as error:
+        return lacking(need, error.message, "No instance can be there.", repair=enable(cluster.project, error.service))
+    listed = "; ".join(f"{each.name}: {each.address}:/{each.share} {each.state}" for each in found) or "none"
+    told = f"Filestore instances of {cluster.project}: {listed}."
+    mine = [each for each in found if not server or each.address == server]
+    if not mine:
+        return lacking(need, told, f"None has the address {server}." if server else "There is no instance.")
+    best = next((each for each in mine if each.state == "READY"), mine[0])
+    if best.state != "READY":
+        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
+    share = look.wish.text("storage.nfs.share") if server else ""
+    if share and all(each.share != share for each in mine):
+        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(each.share for each in mine)}.")
+    return _same_network(told, best.network, cluster.network, need)
+
+
+def _same_network(told: str, theirs: str, ours: str, need: Need) -> Verdict:
+    last = theirs.rpartition("/")[2]
+    if last == ours.rpartition("/")[2]:
+        return ok(f"{told} Same network as the cluster: {last}.")
+    return lacking(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
+
+
+async def nfs_driver(look: Looking) -> Verdict:
+    """P20."""
+    need = look.wish.need(bool(look.wish.text("storage.nfs.instance")))
+    if need is Need.NO:
+        return skip("NFS is mounted without the driver." if look.wish.mounts_nfs else "The launch mounts no NFS.")
+    return await _csi(look, "filestore.csi.storage.gke.io", "filestore", "the Filestore CSI driver", need)
+
+
+# Lustre
+
+
+async def lustre_driver(look: Looking) -> Verdict:
+    """P21."""
+    need = look.wish.need(look.wish.mounts_lustre)
+    if need is Need.NO:
+        return skip("The launch mounts no Lustre.")
+    driver = await seen(_driver(look, "lustre.csi.storage.gke.io", need))
+    return both(driver, await seen(_lustre_addon(look, need)), sure=True)
+
+
+async def _lustre_addon(look: Looking, need: Need) -> Verdict:
+    cluster = await look.gke()
+    words = "the Lustre CSI driver with the legacy port"
+    if "lustre" not in cluster.addons:
+        switch = await _switch(look, "lustreLegacyPort", words)
+        return lacking(need, "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted.", repair=switch)
+    if "lustreLegacyPort" not in cluster.addons:
+        switch = await _switch(look, "lustreLegacyPort", words)
+        told = "Google: the Lustre CSI driver is on, its legacy port is off."
+        reason = "Instances made with GKE support listen on the legacy port only."
+        return lacking(need, told, reason, repair=switch)
+    return ok("Google: the Lustre CSI driver is on, with the legacy port.")
+
+
+async def lustre(look: Looking) -> Verdict:
+    """P22."""
+    need = look.wish.need(look.wish.mounts_lustre)
+    if need is Need.NO:
+        return skip("The launch mounts no Lustre.")
+    server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
+    there = await seen(_instances(look, server, need))
+    if need is Need.YES and not server:
+        return both(await seen(_claim(look, claim)), _lighter(there))
+    return there
+
+
+def _lighter(verdict: Verdict) -> Verdict:
+    """A claim that is bound proves more than a list that lacks an instance."""
+    return warn(verdict.evidence, verdict.reason, repair=verdict.repair) if verdict.result.name == "FAIL" else verdict
+
+
+async def _instances(look: Looking, server: str, need: Need) -> Verdict:
+    cluster = await look.gke()
+    try:
+        found = await lustre_instances(look, cluster.project)
+    except ApiDisabled as error:
+        return lacking(need, error.message, "No instance can be there.", repair=enable(cluster.project, error.service))
+    listed = "; ".join(f"{each.name} in {each.location}: {each.mount_point} {each.state}" for each in found) or "none"
+    told = f"Lustre instances of {cluster.project}: {listed}."
+    mine = [each for each in found if not server or each.server == server]
+    if not mine:
+        return lacking(need, told, f"None has the address {server}." if server else "There is no instance.")
+    best = next((each for each in mine if each.state == "ACTIVE"), mine[0])
+    if best.state != "ACTIVE":
+        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
+    return _same_network(told, best.network, cluster.network, need)
