@@ -20,6 +20,7 @@ import yaml
 from console.errors import BadInput
 from console.models.keeping import without_secrets
 from console.models.launch import FieldProblem
+from console.models.plain_yaml import NotPlainError, load_plain
 from console.models.values import overlay, put
 from console.parsers.values import parse_sets
 
@@ -173,16 +174,12 @@ def _loaded(path: Path) -> dict[str, Value]:
         text = path.read_text(encoding="utf-8")
         if len(text) > LARGEST:
             raise BadInput(f"The profile {path} is too large.")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise BadInput(f"The profile {path} may not use YAML references (&name, *name).")
-        found = yaml.safe_load(text)
+        found = load_plain(text)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"The profile {path} cannot be read: {error}.") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"line {mark.line + 1}: " if mark else ""
-        why = getattr(error, "problem", None) or "it is nested too deep"
-        raise BadInput(f"The profile {path} is no YAML: {place}{why}.", "Correct it.") from None
+    except NotPlainError as error:
+        place = f"line {error.line}: " if error.line else ""
+        raise BadInput(f"The profile {path} is no YAML: {place}{error.why}.", "Correct it.") from None
     if found is None:
         return {}
     if not isinstance(found, dict):

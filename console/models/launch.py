@@ -12,6 +12,7 @@ from dataclasses import field as dataclass_field
 from enum import StrEnum
 
 from console.errors import BadInput
+from console.models.plain_yaml import NotPlainError, load_plain
 from console.models.secrecy import looks_confidential
 from console.models.values import Value as Value
 from console.models.values import put
@@ -239,16 +240,10 @@ def _pairs(field: Field, text: str) -> dict[str, Value]:
 
 
 def _rows(field: Field, text: str) -> list[Value]:
-    import yaml  # only forms with such a field pay for it
-
     try:
-        # References are refused before anything is built: a few lines of them can name gigabytes.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise BadInput(f"{field.title} may not use YAML references (&name, *name).")
-        rows = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or "it is nested too deep"
-        raise BadInput(f"{field.title} is not YAML: {problem}.") from error
+        rows = load_plain(text)
+    except NotPlainError as error:
+        raise BadInput(f"{field.title} cannot be read as YAML: {error.why}.") from error
     if rows is None:
         return []
     if not isinstance(rows, list):
@@ -257,7 +252,7 @@ def _rows(field: Field, text: str) -> list[Value]:
 
 
 def _yaml_text(value: Value) -> str:
-    import yaml  # as above
+    import yaml  # only forms with such a field pay for it
 
     return "" if value in (None, []) else str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)).strip()
 

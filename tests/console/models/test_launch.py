@@ -57,9 +57,9 @@ def test_a_choice_is_one_of_its_words() -> None:
         (FieldKind.MAP, "A", "Thing takes NAME=text, one a line; A was given."),
         (FieldKind.MAP, "=1", "Thing takes NAME=text, one a line; =1 was given."),
         (FieldKind.ROWS, "a: 1", "Thing must be a list: one entry a line, each beginning with '- '."),
-        (FieldKind.ROWS, "- [", "Thing is not YAML: "),
-        (FieldKind.ROWS, "- &a [x]\n- *a", "Thing may not use YAML references (&name, *name)."),
-        (FieldKind.ROWS, "[" * 5000, "Thing is not YAML: "),
+        (FieldKind.ROWS, "- [", "Thing cannot be read as YAML: "),
+        (FieldKind.ROWS, "- &a [x]\n- *a", "Thing cannot be read as YAML: references (&name, *name) may not be used."),
+        (FieldKind.ROWS, "[" * 5000, "Thing cannot be read as YAML: "),
     ],
 )
 def test_text_of_another_kind_is_refused_in_a_sentence(kind: FieldKind, text: str, message: str) -> None:

@@ -62,12 +62,14 @@ def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:
     assert run["seconds"] == run["ended"] - run["started"]
 
     # again, with one thing changed
-    code, _, _ = a4.run("launch", "--like", "one", "--name", "two", "--set", "recipe.nccl.end=128M")
+    code, _, _ = a4.run(
+        "launch", "--like", "one", "--name", "two", "--set", "recipe.nccl.end=128M", "--set", "keepAlive=true"
+    )
     assert code == 0
     two = a4.json("history", "--show", "two")
-    assert two["values"] == {"gpus": 8, "queue": "research", "recipe": {"nccl": {"end": "128M"}}}
+    assert two["values"] == {"gpus": 8, "keepAlive": True, "queue": "research", "recipe": {"nccl": {"end": "128M"}}}
     assert two["last_success"] == 1
-    assert two["differences"] == [{"path": "recipe.nccl.end", "before": "64M", "after": "128M"}]
+    assert {"path": "recipe.nccl.end", "before": "64M", "after": "128M"} in two["differences"]
     assert a4.json("history", "--diff", "1", "2")["differences"] == two["differences"]
     code, out, _ = a4.run("history")
     assert [line.split()[:3] for line in out.splitlines()[1:]] == [
