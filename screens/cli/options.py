@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.settings import Settings
 from screens.cli.cloud_options import add_google
@@ -25,6 +25,9 @@ from screens.cli.run_options import (
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
 from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
 from screens.cli.watch_options import add_gpus, add_hang
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
@@ -225,13 +228,18 @@ def _parser() -> argparse.ArgumentParser:
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     add_google(command)
+    _add_own_worlds(command)
+    return parser
+
+
+def _add_own_worlds(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """The practice cluster, and the tour through it."""
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
     practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
     tour = command(
         "tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen"
     )
     tour.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
-    return parser
 
 
 def _common() -> argparse.ArgumentParser:
