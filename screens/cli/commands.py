@@ -16,6 +16,7 @@ from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
 from screens.cli.options import LISTS
+from screens.cli.preflight import preflight
 from screens.cli.profiles import profiles
 from screens.cli.releases import releases, rollback, upgrade
 from screens.cli.shell import shell
@@ -52,6 +53,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "doctor": doctor,
     "forward": forward,
     "tunnels": tunnels,
+    "preflight": preflight,
     "clusters": clusters,
     "nodepools": nodepools,
     "operations": operations,

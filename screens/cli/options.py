@@ -13,6 +13,7 @@ from screens.cli.columns import LAYOUTS
 from screens.cli.launch_options import add_launch, add_values
 from screens.cli.log_options import add_logs, add_view, add_why
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
+from screens.cli.preflight_options import add_preflight
 from screens.cli.run_options import (
     add_history,
     add_profiles,
@@ -144,6 +145,12 @@ class Options:
     facts_of: str = ""
     metric: str = "utilization"
     folder: Path | None = None
+    checks: tuple[str, ...] = ()
+    """Of `preflight`: those to look at; none named means all."""
+    bucket: str = ""
+    registry: str = ""
+    mend: str = ""
+    looks: bool = False
     file: str = ""
     """A log to read, "-" for standard input."""
 
@@ -164,7 +171,18 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {"set", "values", "unset", "sources", "jobs", "diff", "forgotten", "words", "projects"} & given.keys():
+    for name in {
+        "set",
+        "values",
+        "unset",
+        "sources",
+        "jobs",
+        "diff",
+        "forgotten",
+        "words",
+        "projects",
+        "checks",
+    } & given.keys():
         given[name] = tuple(given[name])
     return Options(**given)
 
@@ -228,6 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     add_google(command)
+    add_preflight(command("preflight", "what a launch needs of cluster and project, looked at; mends some of it"))
     _add_own_worlds(command)
     return parser
 

@@ -1,0 +1,88 @@
+"""`a4 preflight`: what a launch needs of cluster and project, looked at side by side; `--fix` mends what it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, ConsoleError
+from console.models.check import Result, tally
+from screens.cli.connect import connected
+from screens.cli.launching import make_plan
+from screens.cli.output import say, say_json, warn
+from screens.cli.stop import agreed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.check import Check
+    from console.models.launch import LaunchPlan
+    from console.session import Session
+    from screens.cli.options import Options
+
+KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+"""What the checks see of the cluster by its watch."""
+
+
+async def preflight(options: Options) -> int:
+    """Look, and say what was found."""
+    async with connected(options, KINDS) as session:
+        plan = await make_plan(session, options) if options.recipe else None
+        if plan is None and (options.set or options.values or options.name):
+            raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
+        if plan is not None and (problems := session.problems(plan)):
+            raise BadInput(
+                "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
+            )
+        if options.mend:
+            return await _mend(session, plan, options)
+        checks = await _looked(session, plan, options, options.checks)
+        namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
+    found = tally(checks)
+    if options.json:
+        say_json({
+            "kind": "preflight", "namespace": namespace, "recipe": plan.recipe if plan else "", "name": name,
+            "summary": found.sentence, "items": checks,
+        })  # fmt: skip
+    else:
+        _print(checks, looks=options.looks)
+        say()
+        say(found.sentence)
+    return 1 if found.failing else 0
+
+
+async def _looked(session: Session, plan: LaunchPlan | None, options: Options, ids: Sequence[str]) -> tuple[Check, ...]:
+    engine = session.preflight
+    return await engine.all(engine.wish(plan, bucket=options.bucket, registry=options.registry), ids)
+
+
+def _print(checks: Sequence[Check], *, looks: bool) -> None:
+    widest = max((len(each.result) for each in checks), default=0)
+    for each in checks:
+        say(f"{each.id}  {each.result:{widest}}  {each.title}: {each.evidence}")
+        space = " " * (widest + 7)
+        if each.reason:
+            say(f"{space}{each.reason}")
+        if each.result in {Result.FAIL, Result.WARN}:
+            say(f"{space}Fix: {each.fix}" + (f" a4 preflight --fix {each.id} does it." if each.repair else ""))
+            if each.command:
+                say(f"{space}$ {each.command}")
+        for look in each.looks if looks else ():
+            say(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
+
+
+async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> int:
+    """Look at one, mend it after a question, look again."""
+    check = (await _looked(session, plan, options, (options.mend,)))[0]
+    if check.result is Result.OK:
+        say(f"{check.id} {check.title} is well: {check.evidence}")
+        return 0
+    if check.repair is None:
+        raise ConsoleError(f"{check.id} {check.title} cannot be mended from here. {check.reason}", check.fix)
+    hint = "Add --yes to do it without a question."
+    if not options.yes and not await agreed(check.repair.consequences, f"{check.repair.words}?", hint):
+        warn("Nothing was done.")
+        return 1
+    say(await session.preflight.repair(check.repair))
+    again = (await _looked(session, plan, options, (options.mend,)))[0]
+    say(f"{again.id} {again.title}: {again.result}. {again.evidence}")
+    return 0 if again.result is not Result.FAIL else 1
