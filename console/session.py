@@ -1,6 +1,6 @@
 """One session with a cluster, from log-in to log-out: the only door for screens and commands.
 
-What is seen comes from `watched`, launches from `launching`; here is what else can be done. Importing this is cheap:
+What is seen comes from `watched`, launches from `launching`, what Google does from `in_cloud`; here is what else can be done. Importing this is cheap:
 the network's libraries are imported where they are first needed.
 """
 
@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from console.errors import BadKubeconfig
-from console.launching import LaunchingCluster
+from console.in_cloud import ClusterInCloud
 from console.store import FIELDS
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from console.models.facts import ContainerFact
     from console.models.launch import Field, Recipe
     from console.models.log import LogLine
-    from console.nodepools import NodePools
     from console.preflight import Preflight
     from console.profiles import Profiles
     from console.settings import Settings
@@ -90,7 +89,7 @@ def values_file(recipe: str) -> str:
     return Catalogue.load().values_file(recipe)
 
 
-class Session(LaunchingCluster):
+class Session(ClusterInCloud):
     """A cluster: its latest picture, and what can be done to it."""
 
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
@@ -130,8 +129,6 @@ class Session(LaunchingCluster):
             await self.tunnels.close()
         if "follow" in vars(self):
             await self.follow.close()
-        if "cloud" in vars(self):
-            await self.cloud.close()
         await super().close()
 
     async def may(
@@ -175,20 +172,6 @@ class Session(LaunchingCluster):
 
         connection = self.connected
         return await actions.manifest(connection.client, connection.catalogue, kind, namespace, name)
-
-    @cached_property
-    def cloud(self) -> Cloud:
-        """Google Cloud around this cluster; its libraries are loaded by the first question."""
-        from console.cloud import Cloud
-
-        return Cloud(self)
-
-    @property
-    def node_pools(self) -> NodePools:
-        """The node pools of this cluster as Google has them."""
-        from console.nodepools import NodePools
-
-        return NodePools(self, self.cloud)
 
     # in pods
 

@@ -28,6 +28,43 @@ class Gpu:
     ecc_uncorrected: int | None = None
     """Errors since the driver was loaded."""
     bus: str = ""
+    clock_max: float | None = None
+    """MHz."""
+    ecc_corrected: int | None = None
+    throttle: int | None = None
+    """Why its clock is held down: bits of NVML's clock event reasons."""
+    recovery: str = ""
+    """What the driver advises to recover it; empty: nothing."""
+    xid: int | None = None
+    """Last Xid, where DCGM tells it."""
+
+    @property
+    def memory_share(self) -> float | None:
+        """Memory in use, percent."""
+        if self.memory_used is None or not self.memory_total:
+            return None
+        return 100 * self.memory_used / self.memory_total
+
+    @property
+    def held_down(self) -> tuple[str, ...]:
+        """What holds its clock down though it should not: heat, a power brake."""
+        return tuple(words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with it, in words."""
+        said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
+        said += [f"Xid {self.xid}"] if self.xid else []
+        said += list(self.held_down)
+        said += [f"the driver advises: {self.recovery}"] if self.recovery else []
+        return tuple(said)
+
+
+THROTTLES = {
+    0x08: "clock cut by hardware (heat or power)", 0x20: "clock held down for heat",
+    0x40: "clock cut by hardware for heat", 0x80: "clock cut by a power brake",
+}  # fmt: skip
+"""Clock event reasons that are faults; idling and the power cap are not."""
 
 
 @dataclass(frozen=True, slots=True)

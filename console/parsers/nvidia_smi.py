@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from console.models.gpu import Gpu
 from console.parsers.lines import Lines
@@ -14,11 +15,13 @@ _FIRST = re.compile(
 )
 _SECOND = re.compile(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
 _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
+_BITS = re.compile(r"0x[0-9A-Fa-f]{1,16}")
 _FIELDS = {
     "utilization.gpu": "utilization", "memory.used": "memory_used", "memory.total": "memory_total",
     "temperature.gpu": "temperature", "power.draw": "power", "power.draw.instant": "power",
     "power.limit": "power_limit", "enforced.power.limit": "power_limit", "clocks.sm": "clock",
     "clocks.current.sm": "clock", "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
+    "ecc.errors.corrected.volatile.total": "ecc_corrected", "clocks.max.sm": "clock_max",
 }  # fmt: skip
 """Columns of the CSV that are read, besides index, name and bus."""
 
@@ -84,15 +87,26 @@ class NvidiaSmiParser:
         index = count(row["index"])
         if index is None:
             return None
-        values = {field: _number(row[name]) for name, field in _FIELDS.items() if name in row}
-        ecc = values.pop("ecc_uncorrected", None)
+        values: dict[str, Any] = {field: _number(row[name]) for name, field in _FIELDS.items() if name in row}
+        recovery = row.get("gpu_recovery_action", "")
         return Gpu(
             index,
             row.get("name", row.get("gpu_name", "")),
             bus=row.get("pci.bus_id", row.get("gpu_bus_id", "")),
-            ecc_uncorrected=int(ecc) if ecc is not None else None,
+            ecc_uncorrected=_whole(values.pop("ecc_uncorrected", None)),
+            ecc_corrected=_whole(values.pop("ecc_corrected", None)),
+            throttle=_bits(row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active", ""))),
+            recovery="" if recovery.strip("[]") in ("None", "N/A") else recovery,
             **values,
         )
+
+
+def _whole(number: float | None) -> int | None:
+    return int(number) if number is not None else None
+
+
+def _bits(text: str) -> int | None:
+    return int(text, 16) if _BITS.fullmatch(text) else None
 
 
 def _number(text: str) -> float | None:

@@ -47,8 +47,8 @@ _INSTALL = (
 )
 # Idle threads too: one that hangs is idle.
 _RECORD = (
-    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --idle --duration "$2" --pid "$3" '
-    '>&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
+    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --idle --duration "$2" '
+    '--pid "$3" >&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
 )
 _FILES = {
     "status": 'cat "$1/status"', "limits": 'cat "$1/limits"', "fd": 'ls -l "$1/fd"', "maps": 'cat "$1/maps"',

@@ -25,7 +25,7 @@ from screens.cli.run_options import (
 )
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
 from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
-from screens.cli.watch_options import add_gpus, add_hang
+from screens.cli.watch_options import add_watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,8 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
-    add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
-    add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
+    add_watching(command)
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     add_google(command)

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+from console.models.gpu_board import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def add_watching(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """All of them."""
+    add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
+    add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
 
 
 def add_hang(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +43,27 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
         "--proc", dest="facts_of", choices=("status", "limits", "fd", "maps", "strace"),
         help="show that of a rank's process (strace: for ten seconds)",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_gpus(parser: argparse.ArgumentParser) -> None:
+    """`a4 gpus`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "GPUs of all ranks of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
+        "there is no nvidia-smi and in read-only mode."
+    )
+    parser.epilog = (
+        "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, clock cut for heat or power) or none\n"
+        "could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
+        "JSON: words, ranks (rank, pod, node, at, source, problem, gpus: index, name, utilization in %, memory_used\n"
+        "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"
+        "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus)."
+    )
+    parser.add_argument("job", metavar="JOB")
+    names = [each.name for each in METRICS]
+    parser.add_argument("--metric", choices=names, default="utilization", help="what orders them")
+    parser.add_argument("-f", "--follow", action="store_true", help="a line for each reading, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
-echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
     *--query-gpu*clocks*) exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -f {live} ;;
+esac
+echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
+case "$*" in
     *topo*) exec cat {topo} ;;
     *--query-gpu*|*-L*) exec cat {csv} ;;
     *) exec cat {table} ;;

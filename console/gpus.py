@@ -1,0 +1,222 @@
+"""The GPUs of all ranks of a job, again and again: nvidia-smi by exec, one stream a pod, or the DCGM exporter.
+
+A pod whose nvidia-smi cannot be run, and every pod in read-only mode, is read from the DCGM exporter of its node where
+the cluster has one, through the API server's proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotFound, ProgramFailed
+from console.models.gpu_board import GpuBoard, RankGpus
+from console.models.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from console.models.gpu import Gpu
+    from console.models.pod import Pod
+    from console.models.ranks import Rank
+    from console.watched import WatchedCluster
+
+MOST = 128
+"""Pods that are read at the same time; those beyond are told."""
+EVERY = 2.0
+"""Seconds between two readings."""
+TOLD = 0.25
+"""Seconds between two boards at least."""
+AGAIN = 10.0
+"""Seconds until a pod that failed is tried again."""
+ROUNDS = 900
+"""Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
+DCGM_PORT = 9400
+_EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
+_FIELDS = (
+    "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
+    "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
+)
+_NEWER = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"
+"""Columns that older drivers refuse, and with them the whole question."""
+_SCRIPT = f"""
+command -v nvidia-smi >/dev/null || {{ echo "there is no nvidia-smi in this image" >&2; exit 44; }}
+fields={_FIELDS},{_NEWER}
+nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields={_FIELDS}
+n=0
+while [ $n -lt "$1" ]; do
+    nvidia-smi --query-gpu=$fields --format=csv || exit 1
+    n=$((n + 1))
+    [ $n -ge "$1" ] || sleep "$2"
+done
+"""
+
+
+class Gpus:
+    """Reads the GPUs of jobs of one cluster."""
+
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._cluster = cluster
+
+    async def watch(self, namespace: str, name: str, *, every: float = EVERY) -> AsyncGenerator[GpuBoard, None]:
+        """Boards of a job as they change, over new pods, until the caller stops; one that is empty at first.
+
+        What fails in one pod is on the board. NotFound if there is no such job.
+        """
+        self._ranks(namespace, name)
+        readings: dict[int, RankGpus] = {}
+        woken = asyncio.Event()
+        tasks: dict[str, asyncio.Task[None]] = {}
+
+        def take(reading: RankGpus) -> None:
+            readings[reading.rank] = reading
+            woken.set()
+
+        try:
+            while True:
+                self._keep(namespace, name, tasks, readings, take, every)
+                yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), every)
+                woken.clear()
+                await asyncio.sleep(TOLD)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    async def once(self, namespace: str, name: str) -> GpuBoard:
+        """One reading of all ranks."""
+        readings: list[RankGpus] = []
+        running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+        if not running:
+            raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
+        room = asyncio.Semaphore(32)
+
+        async def one(rank: Rank) -> None:
+            async with room:
+                found: list[RankGpus] = []
+                await self._read(rank, found.append, rounds=1, every=1.0)
+                readings.append(found[-1])
+
+        await asyncio.gather(*map(one, running))
+        return GpuBoard(tuple(sorted(readings, key=lambda each: each.rank)))
+
+    def _ranks(self, namespace: str, name: str) -> tuple[Rank, ...]:
+        fleet = self._cluster.fleet
+        found = fleet.jobsets.get((namespace, name))
+        if found is None:
+            raise NotFound(f"There is no job {name} in namespace {namespace}.", "a4 jobs -A lists all there are.")
+        return ranks(found, fleet)
+
+    def _keep(
+        self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
+        take: Take, every: float,
+    ) -> None:  # fmt: skip
+        """One stream for each pod that runs; readings of pods that are gone go too."""
+        with suppress(NotFound):
+            wanted = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+            uids = {rank.pod.uid: rank for rank in wanted if rank.pod}
+            for uid in set(tasks) - set(uids):
+                tasks.pop(uid).cancel()
+            for number in set(readings) - {rank.number for rank in wanted}:
+                del readings[number]
+            for place, (uid, rank) in enumerate(uids.items()):
+                if place >= MOST:
+                    problem = f"Only {MOST} pods are read at a time."
+                    readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
+                elif uid not in tasks:
+                    tasks[uid] = asyncio.create_task(self._for_ever(rank, take, every), name=f"gpus:{rank.name}")
+
+    async def _for_ever(self, rank: Rank, take: Take, every: float) -> None:
+        while True:
+            if not await self._read(rank, take, rounds=ROUNDS, every=every):
+                await asyncio.sleep(AGAIN)
+
+    async def _read(self, rank: Rank, take: Take, *, rounds: int, every: float) -> bool:
+        """Read a pod so often; whether anything was read. Its last reading says why not."""
+        assert rank.pod is not None
+        reading = RankGpus(rank.number, rank.name, rank.node)
+        exporter = self._exporter(rank.node)
+        problem = ""
+        if not self._cluster.read_only:
+            try:
+                await self._smi(rank.pod, reading, take, rounds, every)
+            except ConsoleError as error:
+                problem = error.message
+            else:
+                return True
+        if exporter is not None:
+            try:
+                await self._dcgm(rank, exporter, reading, take, rounds, every)
+            except ConsoleError as error:
+                problem = problem or error.message
+            else:
+                return True
+        problem = problem or "In read-only mode GPUs are read from a DCGM exporter, and this node has none."
+        take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
+        return False
+
+    async def _smi(self, pod: Pod, reading: RankGpus, take: Take, rounds: int, every: float) -> None:
+        """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
+        from console.cluster import exec as executing
+        from console.parsers.nvidia_smi import NvidiaSmiParser
+
+        parser, errors, heard = NvidiaSmiParser(), bytearray(), False
+
+        def listen(channel: int, data: bytes) -> None:
+            nonlocal heard
+            if channel == 2:
+                errors.extend(data[: max(0, 4096 - len(errors))])
+            elif parser.feed(data):
+                heard = True
+                take(replace(reading, gpus=parser.gpus, at=time.time(), source="nvidia-smi"))
+
+        client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
+        argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{every:g}")
+        limit = 30.0 + rounds * (every + 5.0)
+        container = pod.main.name if pod.main else ""
+        try:
+            async with asyncio.timeout(limit):
+                code = await executing.run(client, pod.namespace, pod.name, argv, listen, container=container)
+        except TimeoutError as error:
+            raise ProgramFailed(f"nvidia-smi in {pod.name} did not answer within {limit:.0f} s.", code=124) from error
+        if code or not heard:
+            said = errors.decode(errors="replace").strip().splitlines()
+            raise ProgramFailed(said[-1] if said else f"nvidia-smi ended with exit code {code}", code=code)
+
+    def _exporter(self, node: str) -> Pod | None:
+        """The DCGM exporter on that node."""
+        for pod in self._cluster.fleet.pods.values():
+            if pod.node == node and pod.phase == "Running" and any(word in pod.name for word in _EXPORTERS):
+                return pod
+        return None
+
+    async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, take: Take, rounds: int, every: float) -> None:
+        """Read an exporter so often; on a node that several pods share, all of its GPUs are shown."""
+        for number in range(rounds):
+            gpus = await self.scrape(exporter)
+            take(replace(reading, gpus=gpus, at=time.time(), source="dcgm"))
+            if number + 1 < rounds:
+                await asyncio.sleep(max(every, 5.0))
+
+    async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
+        """What a DCGM exporter says of its node's GPUs."""
+        from console.parsers.dcgm import parse_dcgm
+
+        path = f"/api/v1/namespaces/{exporter.namespace}/pods/{exporter.name}:{DCGM_PORT}/proxy/metrics"
+        client = self._cluster.connected.client
+        raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
+        gpus = parse_dcgm(raw.decode(errors="replace"))
+        if not gpus:
+            raise NotFound(f"The DCGM exporter {exporter.name} tells of no GPU.")
+        return gpus
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Take = Callable[[RankGpus], None]

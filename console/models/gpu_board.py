@@ -1,0 +1,141 @@
+"""The GPUs of all ranks of a job beside each other: what is measured, which look worse than the rest (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.models.gpu import Gpu
+
+STALE = 15.0
+"""Seconds after which a reading is old."""
+_COLD, _HOT = 30.0, 85.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One thing that is measured of a GPU."""
+
+    name: str
+    title: str
+    unit: str
+    value: Callable[[Gpu], float | None]
+    least: float
+    most: float
+    """The ends of its scale."""
+    low_is_bad: bool
+    """Whether a GPU far below the others is the worst, and not one far above."""
+
+    def share(self, gpu: Gpu) -> float | None:
+        """Where on its scale a GPU is, from 0 to 1; None: not measured."""
+        value = self.value(gpu)
+        if value is None:
+            return None
+        return min(1.0, max(0.0, (value - self.least) / ((self.most_of(gpu) - self.least) or 1)))
+
+    def most_of(self, gpu: Gpu) -> float:
+        """The upper end for that GPU: its own limit where it has one."""
+        own = gpu.power_limit if self.name == "power" else gpu.clock_max if self.name == "clock" else None
+        return own or self.most
+
+
+METRICS = (
+    Metric("utilization", "Utilisation", "%", lambda gpu: gpu.utilization, 0, 100, True),
+    Metric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
+    Metric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
+    Metric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
+    Metric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
+    Metric("ecc", "ECC", "errors", lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
+           0, 1, False),
+)  # fmt: skip
+"""In the order in which the key goes through them."""
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name."""
+    return next(each for each in METRICS if each.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class RankGpus:
+    """The GPUs of one pod."""
+
+    rank: int
+    pod: str
+    node: str
+    gpus: tuple[Gpu, ...] = ()
+    at: float = 0.0
+    """When they were read, in seconds since the epoch; 0.0: not yet."""
+    source: str = ""
+    """Whose reading it is: "nvidia-smi" or "dcgm"."""
+    problem: str = ""
+    """Why there is no reading; a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBoard:
+    """The GPUs of all ranks."""
+
+    ranks: tuple[RankGpus, ...] = ()
+
+    @property
+    def every(self) -> list[tuple[RankGpus, Gpu]]:
+        """All GPUs with their ranks."""
+        return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
+
+    def odd(self, what: Metric) -> float:
+        """How far from the others a value may be before it stands out."""
+        return 0.2 * (what.most - what.least)
+
+    def median(self, what: Metric) -> float | None:
+        """The middle of all GPUs."""
+        values = [value for _, gpu in self.every if (value := what.value(gpu)) is not None]
+        return median(values) if values else None
+
+    def badness(self, gpu: Gpu, what: Metric, middle: float | None) -> float:
+        """How bad a GPU looks: faults first, then the distance from the others on the bad side."""
+        value = what.value(gpu)
+        if value is None or middle is None:
+            return 1e6 * len(gpu.faults)
+        away = middle - value if what.low_is_bad else value - middle
+        return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
+
+    def worst(self, what: Metric) -> list[tuple[RankGpus, Gpu]]:
+        """All GPUs, the worst first."""
+        middle = self.median(what)
+        return sorted(self.every, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index))
+
+    def stands_out(self, gpu: Gpu, what: Metric, middle: float | None) -> bool:
+        """Whether somebody should look at that GPU: a fault, or far from the others on the bad side."""
+        value = what.value(gpu)
+        if gpu.faults:
+            return True
+        if value is None or middle is None:
+            return False
+        return (middle - value if what.low_is_bad else value - middle) > self.odd(what)
+
+    @property
+    def words(self) -> str:
+        """What all of it comes to, in a sentence."""
+        every = self.every
+        if not every:
+            problems = [rank.problem for rank in self.ranks if rank.problem]
+            return problems[0] if problems else "No GPU has been read yet."
+        said = [f"{len(every)} GPUs"]
+        for name in ("utilization", "memory", "power", "temperature"):
+            what = metric(name)
+            values = [value for _, gpu in every if (value := what.value(gpu)) is not None]
+            if values:
+                said.append(f"{what.title.lower()} {min(values):.0f} to {max(values):.0f} {what.unit}"
+                            if round(min(values)) != round(max(values)) else
+                            f"{what.title.lower()} {max(values):.0f} {what.unit}")  # fmt: skip
+        faulty = [(rank, gpu) for rank, gpu in every if gpu.faults]
+        if faulty:
+            rank, gpu = faulty[0]
+            more = f" and {len(faulty) - 1} more" if len(faulty) > 1 else ""
+            said.append(f"faults: rank {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
+        return ", ".join(said)

@@ -1,0 +1,64 @@
+"""The command `a4 gpus`: the GPUs of all ranks of a job, the worst first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.gpu_board import metric
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.ranks import KINDS
+
+if TYPE_CHECKING:
+    from console.models.gpu_board import GpuBoard
+    from screens.cli.options import Options
+
+_TITLES = ("RANK", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "ECC", "NODE", "FAULTS")
+_RIGHT = (True,) * 10 + (False, False)
+
+
+async def gpus(options: Options) -> int:
+    """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
+    what = metric(options.metric)
+    async with connected(options, KINDS) as session:
+        await session.listed(*KINDS)
+        if not options.follow:
+            board = await session.gpus.once(session.namespace, options.job)
+            return _show(board, options)
+        async for board in session.gpus.watch(session.namespace, options.job):
+            if board.every:
+                say(f"{board.words}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
+    return 0
+
+
+def _show(board: GpuBoard, options: Options) -> int:
+    faulty = any(gpu.faults for _, gpu in board.every)
+    if options.json:
+        say_json({"words": board.words, "ranks": board.ranks})
+    else:
+        say(board.words)
+        rows = [
+            [
+                str(rank.rank), str(gpu.index), *(_number(each) for each in (
+                    gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
+                    gpu.clock, gpu.ecc_uncorrected,
+                )), rank.node, "; ".join(gpu.faults),
+            ]
+            for rank, gpu in board.worst(metric(options.metric))
+        ]  # fmt: skip
+        if rows:
+            say_table(_TITLES, rows, _RIGHT)
+        for rank in board.ranks:
+            if rank.problem:
+                warn(f"rank {rank.rank} ({rank.node}): {rank.problem}")
+    return int(faulty or not board.every)
+
+
+def _worst(board: GpuBoard, name: str) -> str:
+    what = metric(name)
+    rank, gpu = board.worst(what)[0]
+    return f"rank {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
+
+
+def _number(value: float | None) -> str:
+    return "─" if value is None else f"{value:.0f}"

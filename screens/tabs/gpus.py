@@ -1,0 +1,147 @@
+"""The GPUs of all ranks, live: use, memory, power, heat, clock, ECC."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.models.gpu_board import METRICS, STALE, GpuBoard
+from screens.tabs.tab import JobTab
+from screens.widgets.gpu_table import USUAL, GpuRow, GpuTable
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from console.models.fleet import Fleet
+    from console.models.gpu_board import RankGpus
+    from screens.widgets.job_line import JobLine
+    from screens.widgets.listing import RowKey
+
+
+class GpusTab(JobTab):
+    """Reads the GPUs while it is in front, and only then."""
+
+    NAME = "gpus"
+    KEY = "h"
+    TITLE = "GPUs"
+    DEFAULT_CSS: ClassVar[str] = """
+    GpusTab {
+        GpuTable { height: 1fr; }
+        #gpu { height: auto; max-height: 4; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "metric(1)", "Metric", id="gpus.metric", tooltip="Use, memory, power, heat, clock, ECC in turn"),
+        Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
+    ]  # fmt: skip
+
+    table = getters.query_one(GpuTable)
+    about = getters.query_one("#about", SentenceLine)
+    board = GpuBoard()
+    _place = 0
+    _reading = False
+
+    def compose(self) -> ComposeResult:
+        """What all of it comes to, the heat map, the rank under the cursor."""
+        yield SentenceLine(id="about")
+        yield GpuTable()
+        yield SentenceLine(id="gpu")
+
+    @property
+    def keys_to(self) -> Widget:
+        """The table."""
+        return self.table
+
+    def opened(self) -> None:
+        """Begin to read."""
+        if not self._reading:
+            self._reading = True
+            self._read()
+
+    def go(self) -> None:
+        """Nobody looks: the streams end."""
+        super().go()
+        self.workers.cancel_group(self, "gpus")
+        self._reading = False
+
+    @work(group="gpus", exclusive=True)
+    async def _read(self) -> None:
+        with self.live.report_errors(f"The GPUs of {self.key[1]} cannot be read"):
+            async with aclosing(self.live.session.gpus.watch(*self.key)) as boards:
+                async for board in boards:
+                    self.board = board
+                    self._show()
+        self._reading = False
+
+    def draw(self, line: JobLine | None, fleet: Fleet) -> None:
+        """Readings grow old."""
+        self._show()
+
+    def action_metric(self, step: int) -> None:
+        """The next thing that is measured."""
+        self._place = (self._place + step) % len(METRICS)
+        self._show()
+
+    def _show(self) -> None:
+        what, board = METRICS[self._place], self.board
+        middle = board.median(what)
+        order = list(dict.fromkeys(rank.rank for rank, _ in board.worst(what)))
+        ranks = {rank.rank: rank for rank in board.ranks}
+        sorted_ranks = [ranks[number] for number in [*order, *(each for each in ranks if each not in order)]]
+        rows: dict[RowKey, GpuRow] = {
+            (str(rank.rank),): GpuRow(rank, what, middle, board.odd(what)) for rank in sorted_ranks
+        }
+        self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.every), default=USUAL))
+        self.table.show_rows(rows)
+        faulty = sum(bool(gpu.faults) for _, gpu in board.every)
+        self.note = f"✗ {faulty}" if faulty else ""
+        unit = f" in {what.unit}" if what.unit else ""
+        scale = f"▁ {what.least:.0f} … █ {what.most:.0f}, ▼ ▲ far from the others, ✗ a fault"
+        self.about.runs = (
+            Run(f"{what.title}{unit}", "strong"), Run(f"  {board.words}"), Run(f"  {scale}", "dim"),
+        )  # fmt: skip
+        self._tell_row()
+
+    @on(GpuTable.Highlighted, "GpuTable")
+    def choose(self, event: GpuTable.Highlighted) -> None:
+        """The rank under the cursor is the one actions are about."""
+        event.stop()
+        if event.key is not None and self.is_open:
+            self.post_message(self.Chosen(int(event.key[0])))
+        self._tell_row()
+
+    @on(GpuTable.Opened, "GpuTable")
+    def open_rank(self, event: GpuTable.Opened) -> None:
+        """Enter on a rank is its log."""
+        event.stop()
+        self.post_message(self.Chosen(int(event.key[0]), "log"))
+
+    def _tell_row(self) -> None:
+        row = self.table.row
+        self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, time.time())) if row else ()
+
+
+def row_words(rank: RankGpus, now: float) -> list[Run]:
+    """One rank in words: what its worst GPU shows in everything that is measured."""
+    runs = [Run(f"rank {rank.rank}", "strong"), Run(f"  {rank.node}", "dim")]
+    if rank.problem:
+        return [*runs, Run(f"  {rank.problem}", "waits")]
+    for gpu in rank.gpus:
+        if gpu.faults:
+            runs.append(Run(f"  ✗ GPU {gpu.index}: {', '.join(gpu.faults)}", "bad"))
+    for what in METRICS:
+        values = [value for gpu in rank.gpus if (value := what.value(gpu)) is not None]
+        if values:
+            low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+            span = low if low == high else f"{low}–{high}"
+            runs.append(Run(f"  {what.title.lower()} {span} {what.unit}"))
+    if rank.at and now - rank.at > STALE:
+        runs.append(Run(f"  read {now - rank.at:.0f} s ago", "waits"))
+    return [*runs, Run(f"  {rank.source}", "dim")]
