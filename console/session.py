@@ -1,7 +1,7 @@
 """One session with a cluster, from log-in to log-out: the only door for screens and commands.
 
-What is seen comes from `watched`, launches from `launching`, what Google does from `in_cloud`; here is what else can be done. Importing this is cheap:
-the network's libraries are imported where they are first needed.
+What is seen comes from `watched`, launches from `launching`, what Google does from `in_cloud`; here is what else can
+be done. Importing this is cheap: the network's libraries are imported where they are first needed.
 """
 
 from __future__ import annotations

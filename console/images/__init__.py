@@ -273,7 +273,7 @@ class Images:
         for each in made:
             if each.status == "SUCCESS" or each.under_way:
                 names[each.image] = None
-                about[each.image] = "built here" if each.status == "SUCCESS" else "being built"
+                about[each.image] = "built" if each.status == "SUCCESS" else "being built"
         names |= dict.fromkeys(offer.names)
         for image in self._listed:
             for reference in image.references:

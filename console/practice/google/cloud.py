@@ -38,6 +38,7 @@ _PACKAGES = {
     "google.cloud.lustre.v1": "lustre.googleapis.com",
     "google.cloud.filestore.v1": "file.googleapis.com",
     "google.logging.v2": "logging.googleapis.com",
+    "google.storage.v1": "storage.googleapis.com",
 }
 PartT = TypeVar("PartT")
 _NEVER_DISABLED = (USAGE, PROJECTS)
@@ -101,7 +102,7 @@ class PracticeGoogle:
         self.projects = {
             each.id: each
             for each in (
-                PracticeProject(PROJECT, "Practice", "1001"),
+                PracticeProject(PROJECT, "Practice", "1001", enabled={*_USUAL, "lustre.googleapis.com"}),
                 PracticeProject(SHARED, "Practice, shared by others", "1002"),
                 PracticeProject(LOCKED, "Practice, not yours", "1003", readable=False),
                 PracticeProject(DISABLED, "Practice, just made", "1004", enabled={USAGE, PROJECTS}),

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from console.practice.google import clusters, compute, longrunning, projects
+from console.practice.google import (
+    builds,
+    clusters,
+    compute,
+    filestore,
+    images,
+    logs,
+    longrunning,
+    lustre,
+    networks,
+    projects,
+    registry,
+    storage,
+)
 from console.practice.google.serving import Method, serve
 
 if TYPE_CHECKING:
@@ -14,9 +27,9 @@ if TYPE_CHECKING:
 
     from console.practice.google.cloud import PracticeGoogle
 
-_GRPC = (longrunning, projects, clusters)
+_GRPC = (longrunning, projects, clusters, builds, registry, logs, lustre, filestore)
 """Modules with `methods(world)`: full name of the method -> Method."""
-_HTTP = (compute,)
+_HTTP = (compute, networks, storage, images)
 """Modules with `routes(world)`: what aiohttp's router takes."""
 
 

@@ -1,0 +1,118 @@
+"""What Docker would print while it builds the Dockerfile of a source archive, and where it would fail."""
+
+from __future__ import annotations
+
+import fnmatch
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+from dataclasses import dataclass
+
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+_TAKES = {"FROM": 6.0, "RUN": 5.0, "COPY": 1.0, "ADD": 1.0}
+"""Practice seconds of an instruction; others take half of one."""
+_FAILS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
+"""Commands that end in an error whatever else there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A line, and how long it takes until it comes."""
+
+    text: str
+    seconds: float = 0.05
+    fails: str = ""
+    """Why the build ends here."""
+
+
+def printed(archive: bytes, args: list[str], tag: str) -> list[Printed]:
+    """The lines of `docker build ARGS`; the last one fails if the build does."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(archive))) as packed:
+            names = [each.name.removeprefix("./") for each in packed.getmembers()]
+            wanted = _option(args, "--file", "-f") or "Dockerfile"
+            if wanted not in names:
+                words = f"unable to prepare context: lstat {wanted}: no such file or directory"
+                return [Printed(words, 0.5, words)]
+            member = packed.extractfile(packed.getmembers()[names.index(wanted)])
+            text = member.read().decode(errors="replace") if member else ""
+    except (OSError, tarfile.TarError, EOFError):
+        return [Printed("error: the source is no gzipped tar archive", 0.5, "the source could not be unpacked")]
+    given = dict(each.split("=", 1) for each in _options(args, "--build-arg") if "=" in each)
+    lines = [Printed(f"Sending build context to Docker daemon  {len(archive) / 1000:.2f}kB", 0.5)]
+    steps = _instructions(text)
+    for number, step in enumerate(steps, 1):
+        lines += _step(f"Step {number}/{len(steps)} : {step}", step, given, names)
+        if lines[-1].fails:
+            return lines
+    made = hashlib.sha256(archive).hexdigest()[:12]
+    return [*lines, Printed(f"Successfully built {made}"), Printed(f"Successfully tagged {tag}")]
+
+
+def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list[Printed]:
+    word, _, rest = step.partition(" ")
+    word = word.upper()
+    layer = hashlib.sha256(step.encode()).hexdigest()[:12]
+    seconds = _TAKES.get(word, 0.5)
+    lines = [Printed(head, 0.2)]
+    if word == "ARG" and "=" in rest:
+        name, _, value = rest.partition("=")
+        given.setdefault(name, value)
+    elif word == "FROM":
+        image = _VARIABLE.sub(lambda found: given.get(found[1], ""), rest).split(" ")[0]
+        if "missing" in image or not image:
+            why = f"manifest for {image} not found: manifest unknown"
+            return [*lines, Printed(f"Error response from daemon: {why}", 1.0, why)]
+        lines += [
+            Printed(f"{image.rpartition(':')[2]}: Pulling from {image.partition('/')[2].rpartition(':')[0]}", 0.3)
+        ]
+        lines += [
+            Printed(f"{layer[:12]}: Pull complete", seconds / 2),
+            Printed(f"Status: Downloaded newer image for {image}", seconds / 2),
+        ]
+    elif word in {"COPY", "ADD"}:
+        sources = [each for each in rest.split()[:-1] if not each.startswith("--")]
+        for source in sources:
+            if source != "." and not any(
+                fnmatch.fnmatch(name, source.rstrip("/")) or name.startswith(f"{source.rstrip('/')}/") for name in names
+            ):
+                why = f"COPY failed: file not found in build context: stat {source}: file does not exist"
+                return [*lines, Printed(why, 0.5, why)]
+    elif word == "RUN":
+        lines.append(Printed(f" ---> Running in {layer}", 0.3))
+        if found := _FAILS.search(rest):
+            why = f"The command '/bin/sh -c {rest}' returned a non-zero code: {found[1] or 1}"
+            return [*lines, Printed(why, seconds, why)]
+        for package in re.findall(r"(?<= )(?:[a-z0-9][a-z0-9.+-]+)(?= |$)", rest.partition("install")[2])[:6]:
+            lines.append(Printed(f"Setting up {package} ...", seconds / 8))
+    return [*lines, Printed(f" ---> {layer}", seconds / 4)]
+
+
+def _instructions(text: str) -> list[str]:
+    """One per line, continued lines joined, comments left out."""
+    joined = ""
+    found: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        joined += stripped.removesuffix("\\").strip() + " "
+        if not stripped.endswith("\\"):
+            found.append(" ".join(joined.split()))
+            joined = ""
+    return found
+
+
+def _options(args: list[str], *names: str) -> list[str]:
+    found = []
+    for number, each in enumerate(args):
+        name, cut, value = each.partition("=")
+        if name in names:
+            found.append(value if cut else args[number + 1] if number + 1 < len(args) else "")
+    return found
+
+
+def _option(args: list[str], *names: str) -> str:
+    return next(iter(_options(args, *names)), "")

@@ -1,0 +1,60 @@
+"""google.cloud.filestore.v1: the server that the scene's claim mounts, and a zonal one that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import filestore_v1 as api
+
+from console.practice.google.cloud import PROJECT, missing
+from console.practice.google.serving import Method
+
+if TYPE_CHECKING:
+    from console.practice.google.cloud import PracticeGoogle
+
+SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
+
+
+class Servers:
+    """All of them, by name."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        kinds, states = api.Instance.Tier, api.Instance.State
+        found = (
+            _server("us-central1", "shared", kinds.REGIONAL, states.READY, "share", 10240, "10.128.15.200"),
+            _server("us-central1-b", "zonal-old", kinds.ZONAL, states.ERROR, "nfslarge", 1024, ""),
+        )
+        self.servers = {each.name: each for each in found}
+
+
+def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
+    return api.Instance(
+        name=f"projects/{PROJECT}/locations/{place}/instances/{name}",
+        tier=tier,
+        state=state,
+        status_message="" if address else "The reserved range is used up.",
+        file_shares=[api.FileShareConfig(name=share, capacity_gb=gib)],
+        networks=[api.NetworkConfig(network="practice-net", ip_addresses=[address] if address else [])],
+    )
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    known = world.part(Servers)
+
+    async def listed(request: api.ListInstancesRequest) -> api.ListInstancesResponse:
+        _, project, _, location = request.parent.split("/")
+        prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
+        found = [each for name, each in known.servers.items() if name.startswith(prefix)]
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListInstancesResponse(instances=page, next_page_token=token)
+
+    async def one(request: api.GetInstanceRequest) -> api.Instance:
+        if request.name not in known.servers:
+            raise missing(request.name)
+        return known.servers[request.name]
+
+    return {
+        f"{SPOKEN}/ListInstances": Method(api.ListInstancesRequest, listed),
+        f"{SPOKEN}/GetInstance": Method(api.GetInstanceRequest, one),
+    }

@@ -1,0 +1,64 @@
+"""google.cloud.lustre.v1: the instance that the scene's claim mounts, one that is being made, and one elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import lustre_v1 as api
+
+from console.practice.google.cloud import PROJECT, missing
+from console.practice.google.serving import Method
+
+if TYPE_CHECKING:
+    from console.practice.google.cloud import PracticeGoogle
+
+SPOKEN = "/google.cloud.lustre.v1.Lustre"
+NETWORK = f"projects/{PROJECT}/global/networks/practice-net"
+
+
+class Instances:
+    """All of them, by name."""
+
+    def __init__(self, world: PracticeGoogle) -> None:
+        states = api.Instance.State
+        found = (
+            _instance("us-central1-a", "lustre", states.ACTIVE, "lustre", "10.128.15.210", 18000),
+            _instance("us-central1-b", "scratch", states.CREATING, "scratch", "", 9000),
+            _instance("europe-west4-a", "archive", states.ACTIVE, "archive", "10.164.0.9", 36000),
+        )
+        self.instances = {each.name: each for each in found}
+
+
+def _instance(zone: str, name: str, state: Any, filesystem: str, address: str, gib: int) -> api.Instance:
+    return api.Instance(
+        name=f"projects/{PROJECT}/locations/{zone}/instances/{name}",
+        filesystem=filesystem,
+        capacity_gib=gib,
+        network=NETWORK,
+        state=state,
+        mount_point=f"{address}@tcp:/{filesystem}" if address else "",
+        per_unit_storage_throughput=1000,
+        gke_support_enabled=True,
+    )
+
+
+def methods(world: PracticeGoogle) -> dict[str, Method]:
+    """Its methods."""
+    known = world.part(Instances)
+
+    async def listed(request: api.ListInstancesRequest) -> api.ListInstancesResponse:
+        _, project, _, location = request.parent.split("/")
+        prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
+        found = [each for name, each in known.instances.items() if name.startswith(prefix)]
+        page, token = world.paged(found, request.page_size, request.page_token)
+        return api.ListInstancesResponse(instances=page, next_page_token=token)
+
+    async def one(request: api.GetInstanceRequest) -> api.Instance:
+        if request.name not in known.instances:
+            raise missing(request.name)
+        return known.instances[request.name]
+
+    return {
+        f"{SPOKEN}/ListInstances": Method(api.ListInstancesRequest, listed),
+        f"{SPOKEN}/GetInstance": Method(api.GetInstanceRequest, one),
+    }
