@@ -54,6 +54,17 @@ async def bucket(look: Looking, name: str) -> Bucket:
     return await look.ask(GOOGLE, f"storage: bucket {name}", question)
 
 
+async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
+    """All buckets of a project."""
+
+    async def question() -> tuple[Bucket, ...]:
+        module = await _module("storage")
+        found: tuple[Bucket, ...] = await module.Buckets(await look.session.cloud.reach(), project).listed()
+        return found
+
+    return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
+
+
 async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a bucket."""
 

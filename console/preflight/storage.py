@@ -9,7 +9,7 @@ from urllib.parse import quote
 from console.errors import ApiDisabled
 from console.models.check import Mend, Repair
 from console.parsers.found import AgentWire, ClaimWire, NamedWire
-from console.preflight.google import bucket, filestore_instances, lustre_instances, members
+from console.preflight.google import bucket, buckets, filestore_instances, lustre_instances, members
 from console.preflight.verdict import Verdict, both, enable, fail, lacking, ok, seen, skip, warn
 from console.preflight.wish import Need
 
@@ -95,8 +95,18 @@ async def fuse_on_host(look: Looking) -> Verdict:
 async def bucket_near(look: Looking) -> Verdict:
     """P11."""
     if not look.wish.buckets:
-        return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
+        return skip("The launch mounts no bucket.") if look.wish.recipe else await _any_near(look)
     return both(*[await seen(_near(look, name)) for name in look.wish.buckets], sure=True)
+
+
+async def _any_near(look: Looking) -> Verdict:
+    place = await look.place()
+    found = await buckets(look, place.project)
+    listed = ", ".join(f"{each.name} ({each.location})" for each in found[:6]) or "none"
+    told = f"Buckets of {place.project}: {listed}{f' and {len(found) - 6} more' if len(found) > 6 else ''}."
+    if any(each.near(place.region) and each.location_type == "region" for each in found):
+        return ok(told)
+    return warn(told, f"None lies in {place.region} alone, where the cluster is.")
 
 
 async def _near(look: Looking, name: str) -> Verdict:
