@@ -1,4 +1,4 @@
-"""Help: every key that works on the screen it was called from, from the bindings themselves."""
+"""Help: every key that works on the screen it was called from, from the bindings themselves; and of one form's field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Static
+from textual.widgets import Input, Static, TextArea
 
 from screens.base import LiveApp
 from screens.widgets.table import ResourceTable
@@ -31,7 +31,7 @@ class KeyGroup:
 
 
 def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
-    """The keys that work on that screen, by where they come from: this screen, its list, everywhere."""
+    """The keys that work on that screen, by where they come from: this screen, its list, everywhere, an editor."""
     found: dict[str, dict[str, tuple[list[str], str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
@@ -41,7 +41,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         actions = found.setdefault(_place(active.node), {})
         keys, _ = actions.setdefault(binding.action, ([], f"{binding.description}{why}"))
         keys.append(screen.app.get_key_display(binding))
-    order = ("This screen", "Rows", "Everywhere")
+    order = ("This screen", "Rows", "Everywhere", "Typing")
     return [
         KeyGroup(title, tuple((" ".join(dict.fromkeys(keys)), told) for keys, told in actions.values()))
         for title, actions in sorted(found.items(), key=lambda pair: order.index(pair[0]))
@@ -51,6 +51,8 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
 def _place(node: DOMNode) -> str:
     if isinstance(node, LiveApp):
         return "Everywhere"
+    if isinstance(node, (Input, TextArea)):
+        return "Typing"
     return "Rows" if isinstance(node, ResourceTable) else "This screen"
 
 
@@ -66,18 +68,18 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen .keys { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss(None)", "Close", id="help.close"),
+        Binding("escape,question_mark,q,enter,f1", "dismiss(None)", "Close", id="help.close"),
     ]
 
-    def __init__(self, groups: Sequence[KeyGroup]) -> None:
+    def __init__(self, groups: Sequence[KeyGroup], title: str = "Keys that work here") -> None:
         super().__init__()
-        self._groups = groups
+        self._groups, self._title = groups, title
 
     def compose(self) -> ComposeResult:
         """The groups, one under another."""
         colours = self.app.theme_variables
         with VerticalScroll() as box:
-            box.border_title = "Keys that work here"
+            box.border_title = self._title
             box.border_subtitle = "esc closes"
             for group in self._groups:
                 yield Static(Text(group.title, style=f"bold {colours['ink-head']}"))

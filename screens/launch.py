@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from screens.base import LiveScreen
+from screens.help import HelpScreen, KeyGroup, key_groups
 from screens.launching import begin_from, launch_it, paste_it
 from screens.modals.paste import Paste
 from screens.profiling import lay_default, pick_profile
@@ -21,7 +22,7 @@ from screens.widgets.launch_draft import NAME, LaunchDraft
 from screens.widgets.launch_head import LaunchHead
 from screens.widgets.launch_pane import VIEWS, LaunchPane
 from screens.widgets.launch_views import LaunchViews
-from screens.widgets.launch_words import LIST_HELP, choices_of, free_name, help_words, sum_words
+from screens.widgets.launch_words import LIST_HELP, choices_of, field_facts, free_name, help_words, sum_words
 from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -62,7 +63,8 @@ class LaunchScreen(LiveScreen):
         Binding("f8", "profile", "Profile", show=False, id="launch.profile",
                 tooltip="Lay the values of a profile over the form"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
-        Binding("f1", "app.help", "Help", show=False, id="launch.help"),
+        Binding("f1", "help", "Help", show=False, id="launch.help",
+                tooltip="All that is known of the field with the cursor, and the keys"),
     ]  # fmt: skip
 
     recipes = getters.query_one(RecipeTable)
@@ -102,6 +104,7 @@ class LaunchScreen(LiveScreen):
     def on_mount(self) -> None:
         """The recipes have the keys first."""
         self.views = LaunchViews(self, self.pane)
+        self.note.cut = " … f1 tells all"
         self.recipes.focus()
         self.set_interval(RELIST, self._relist)
 
@@ -252,6 +255,16 @@ class LaunchScreen(LiveScreen):
         """Shows or hides the advanced fields; what was typed stays."""
         self.take_recipe()
         self.form.set_advanced(not self.form.model.advanced)
+
+    def action_help(self) -> None:
+        """The field with the cursor in full, and every key."""
+        field = self.form.model.by_path.get(self.form.here)
+        keys = key_groups(self)
+        if field is None:
+            self.app.push_screen(HelpScreen(keys))
+        else:
+            told = KeyGroup(field.title, tuple(field_facts(field, self.form.problem_of(field.path))))
+            self.app.push_screen(HelpScreen([told, *keys], "This field, and keys that work here"))
 
     # the views
 

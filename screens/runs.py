@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from screens.widgets.listing import RowKey
 
 
+ON_RUNS = frozenset({"again", "difference", "job", "forget"})
+"""Actions that need a run."""
+
+
 class RunTable(ResourceTable["RunRecord"]):
     """Runs, newest first."""
 
@@ -106,8 +110,15 @@ class RunsScreen(LiveScreen):
             self.table.show_rows(rows)
             self._tell()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for a run only while there is one."""
+        if action in ON_RUNS and self.table.row is None:
+            return False
+        return super().check_action(action, parameters)
+
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
+        self.refresh_bindings()
         note = self.session.runs.note if self.app.connected else ""
         warning = (Run(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row

@@ -107,9 +107,7 @@ def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
     ]
 
 
-LIST_HELP = Run(
-    "⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim"
-)
+LIST_HELP = Run("⏎ goes into the form, ctrl+f searches it, ctrl+o shows what will be created, f6 takes a paste.", "dim")
 """Stands where a field's help will be, while the list of recipes has the keys."""
 
 
@@ -129,6 +127,22 @@ def help_words(field: Field | None, problem: str) -> list[Run]:
         Run(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
         Run(f"  {field.path}" if field.path != "name" else "", "faint"),
     ]
+
+
+def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
+    """All that is known of one field, a line each: what it is about, and the words."""
+    default = "" if field.secret else spell(field, field.default)
+    facts = [
+        ("wrong", wording.sentence(problem)),
+        ("what", wording.sentence(field.description)),
+        ("unit", field.unit),
+        ("rule", _rule(field) if field.rule else ""),
+        ("choices", ", ".join(field.choices)),
+        ("for example", ", ".join(field.examples)),
+        ("default", default),
+        ("value", field.path if field.path != "name" else ""),
+    ]
+    return [(about, words) for about, words in facts if words]
 
 
 def _rule(field: Field) -> str:

@@ -1,4 +1,4 @@
-"""A sentence in several inks, folded over as many lines as it needs."""
+"""A sentence in several inks, folded over as many lines as it needs; one that has to be cut says so."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ def folded_runs(runs: Sequence[Run], width: int) -> list[list[Run]]:
     return lines
 
 
+def cut_runs(runs: Sequence[Run], width: int, mark: str) -> list[Run]:
+    """One line that ends in the mark, words dropped to make room for it."""
+    left = width - cell_len(mark)
+    kept: list[Run] = []
+    for run in runs:
+        left -= cell_len(run.text)
+        if left < 0:
+            break
+        kept.append(run)
+    while kept and not kept[-1].text.strip():
+        kept.pop()
+    return [*kept, Run(mark, "dim")]
+
+
 def _words(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
     """Words (a word may change its ink inside), each with the number of spaces before it."""
     words: list[tuple[int, list[Run]]] = []
@@ -56,6 +70,8 @@ class SentenceLine(Inked):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
     runs: reactive[tuple[Run, ...]] = reactive(())
+    cut = " …"
+    """Stands at the end of what there is no room for."""
     _high = -1
 
     def watch_runs(self, runs: tuple[Run, ...]) -> None:
@@ -75,5 +91,8 @@ class SentenceLine(Inked):
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         ground = self.rich_style
-        segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in lines[y])
+        shown = lines[y]
+        if y == self.size.height - 1 and len(lines) > self.size.height:
+            shown = cut_runs(shown, width, self.cut)
+        segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)

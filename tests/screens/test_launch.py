@@ -13,6 +13,7 @@ from console.launch import Catalogue
 from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.models.offer import Offer, OfferState
 from console.settings import Settings
+from screens.help import HelpScreen, key_groups
 from screens.job import JobScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
@@ -148,6 +149,23 @@ async def test_advanced_fields_come_and_go_and_keep_what_was_typed() -> None:
         planned = screen.plan()
         assert planned is not None
         assert planned[0].values["env"] == {"X": "2"}
+
+
+async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
+    told = " ".join(f"word{number}" for number in range(200))
+    fields = tuple(replace(each, description=told) if each.path == "gpus" else each for each in FIELDS)
+    async with console(session_of(fields=fields)) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down")
+        await until(pilot, lambda: "f1 tells all" in screen_text(app))
+        assert "word199" not in screen_text(app)
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "word199" in screen_text(app))
+        groups = key_groups(screen)
+        assert groups[0].title == "This screen"
+        assert groups[-1].title == "Typing"
+        await pilot.press("f1")
+        await until(pilot, lambda: app.screen is screen)
 
 
 async def test_each_recipe_keeps_its_own_values() -> None:

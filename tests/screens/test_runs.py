@@ -19,8 +19,9 @@ from screens.modals.confirm import Confirm
 from screens.modals.pick import Pick
 from screens.run import RunScreen
 from screens.runs import RunsScreen
+from screens.widgets.key_bar import KeyBar
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import NOW, scene
 from tests.screens.test_jobs import toasts
 from tests.screens.test_launch import session_of as launch_session
@@ -95,6 +96,18 @@ async def test_the_list_follows_the_memory() -> None:
         session.runs.runs.insert(0, run(5, "new", Outcome.WAITING))
         session.show()
         await until(pilot, lambda: screen.table.shown[0] == ("5",))
+
+
+async def test_without_runs_there_are_no_keys_for_one() -> None:
+    session = session_of()
+    session.runs.runs = []
+    async with console(session) as (app, pilot, _):
+        await pilot.press("6")
+        await until(pilot, lambda: "No runs are remembered" in screen_text(app))
+        assert "Forget" not in text_of(app.screen.query_one(KeyBar))
+        session.runs.runs = list(RUNS)
+        session.show()
+        await until(pilot, lambda: "Forget" in text_of(app.screen.query_one(KeyBar)))
 
 
 async def test_one_run_beside_the_last_that_succeeded() -> None:

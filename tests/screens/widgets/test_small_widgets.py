@@ -6,7 +6,7 @@ from textual.app import App, ComposeResult
 from screens.widgets.bars import quota_bar
 from screens.widgets.ink import DARK
 from screens.widgets.rank_matrix import RankCell, RankMatrix
-from screens.widgets.sentence_line import folded_runs
+from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml_text import yaml_runs
 from screens.wording import OK, Run
@@ -32,6 +32,13 @@ def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
     runs = [Run("ranks\u00a0", "dim"), Run("2/2", "ok"), Run("  and more words")]
     lines = ["".join(run.text for run in line) for line in folded_runs(runs, 12)]
     assert lines == ["ranks\u00a02/2", "and more", "words"]
+
+
+def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
+    runs = folded_runs([Run("one two"), Run(" three", "ok"), Run(" four")], 40)[0]
+    assert "".join(run.text for run in cut_runs(runs, 15, " …")) == "one two three …"
+    assert "".join(run.text for run in cut_runs(runs, 14, " …")) == "one two …"
+    assert "".join(run.text for run in cut_runs(runs, 2, " …")) == " …"
 
 
 def test_yaml_runs() -> None:
