@@ -1,4 +1,4 @@
-"""Help: every key that works on the screen it was called from, from the bindings themselves; and of one form's field."""
+"""Help: every key that works where it was called, from the bindings themselves, and all of one field of a form."""
 
 from __future__ import annotations
 
