@@ -132,6 +132,13 @@ def add(
     kubeconfig.contexts[name] = Context(name, name)
 
 
+def usual_kubeconfig() -> Path:
+    """The file that kubectl would write to."""
+    from console.cluster import entry
+
+    return entry.usual_file()
+
+
 async def from_google(context: str) -> Kubeconfig:
     """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
     from console.cloud import Cloud, place_in

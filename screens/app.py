@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Connect = Callable[[], Awaitable["Session"]]
 
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "clusters",
+              "preflight")  # fmt: skip
+
 
 def page(place: str) -> Callable[..., Screen[Any]]:
     """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
@@ -57,8 +60,7 @@ class ConsoleApp(LiveApp):
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
     PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        name: page(f"screens.{name}:{name.title()}Screen")
-        for name in ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers")
+        name: page(f"screens.{name}:{name.title()}Screen") for name in PAGE_NAMES
     }
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
@@ -69,6 +71,9 @@ class ConsoleApp(LiveApp):
                 tooltip="Find a command by name"),
         Binding("t", "theme", "Light or dark", show=False, id="app.theme"),
         Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context"),
+        Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
+                tooltip="What a launch needs of cluster and project, looked at side by side"),
+        Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
         Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),

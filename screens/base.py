@@ -123,6 +123,10 @@ class LiveApp(OrderedApp):
         """Open a page by name ("pod", "node", "job", …) about an object; the app knows which screen that is."""
         raise NotImplementedError(page)
 
+    def action_open_page(self, page: str) -> None:
+        """A page about no object, by a key."""
+        self.open_page(page)
+
     def open_launch(self, wish: LaunchWish) -> None:
         """Open the launch screen with these values in its form."""
         self.launch_wish = wish

@@ -55,7 +55,7 @@ def write(path: Path, entry: Entry) -> bool:
 
     Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
     """
-    path = path.resolve()  # a link stays a link
+    path = path.expanduser().resolve()  # a link stays a link
     text = _read(path)
     config = _parsed(path, text)
     replaced = False
