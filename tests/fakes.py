@@ -28,6 +28,7 @@ from console.parsers.stamps import stamped
 from console.parsers.timestamp import format_time
 from console.settings import Settings
 from console.spool.shelf import logs_folder
+from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
 from tests.fakes_tunnels import FakeTunnels
 
@@ -106,6 +107,7 @@ class FakeSession:
         self.releases = FakeReleases(self)
         self.profiles = FakeProfiles()
         self.tunnels = FakeTunnels(self)
+        self.preflight = FakePreflight(self)
         self._woken: set[asyncio.Event] = set()
 
     @staticmethod

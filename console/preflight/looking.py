@@ -88,7 +88,8 @@ class Looking:
             outcome = error.message
             raise
         finally:
-            self.looks.append(Look(at, what, outcome, round(time.monotonic() - started, 3)))
+            if all(each.what != what for each in self.looks):
+                self.looks.append(Look(at, what, outcome, round(time.monotonic() - started, 3)))
         return answer
 
     # Kubernetes

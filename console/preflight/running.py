@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
@@ -26,6 +27,8 @@ AT_ONCE = 8
 """Checks that look at the same time."""
 LIMIT = 20.0
 """Seconds for one check."""
+_CLUSTER = "NAME"
+"""Stands in a command for the cluster, until its place is known."""
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """Kinds of the watch that checks use."""
 
@@ -88,6 +91,12 @@ class Preflight:
             verdict = Verdict(Result.COULD_NOT, "Nothing was seen.", words, "Look again in a moment.")
         except ConsoleError as error:
             verdict = blind(error)
+        command = verdict.command or spec.command
+        if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER in command:
+            with suppress(ConsoleError):
+                place = await looking.place()
+                where = f"{place.cluster} --location={place.location} --project={place.project}"
+                command = command.replace(_CLUSTER, where)
         return Check(
             id=spec.id,
             title=spec.title,
@@ -96,7 +105,7 @@ class Preflight:
             evidence=verdict.evidence,
             reason=verdict.reason,
             fix=verdict.fix or spec.fix,
-            command=verdict.command or spec.command,
+            command=command,
             repair=verdict.repair,
             looks=tuple(looking.looks),
             at=time.time(),
