@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from console.models.everywhere import OutputGroup, RankOutput, grouped, worst
+from screens.cli.asking import typed
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from console.models.ranks import Rank
     from console.session import Session
     from screens.cli.options import Options
@@ -139,12 +137,6 @@ class Countdown:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-async def typed() -> AsyncIterator[bytes]:
-    """Standard input as it comes, without blocking the event loop."""
-    while data := await asyncio.to_thread(os.read, sys.stdin.fileno(), 65536):
-        yield data
 
 
 def pass_on(channel: int, data: bytes) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.models.replaced import Fate, fate
+from screens.cli.asking import answer
 from screens.cli.connect import connected
 from screens.cli.output import warn
 from screens.cli.ranks import KINDS, container_of, rank_named, rank_words, running_pod, where
@@ -66,15 +66,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
                     continue
                 same = found.uid == pod.uid
                 what = f"{rank_words(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
-                return found if await agreed(f"a4: {what}. Attach? [Y/n] ") else None
+                return found if await answer(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
     except TimeoutError:
         warn(f"There was no running pod within {PATIENCE:.0f} s.")
     return None
-
-
-async def agreed(question: str) -> bool:
-    """Whether the person says yes, or only presses Enter."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    return bool(answer) and answer.strip().lower() in ("", "y", "yes")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.models.attach import StepState
+from screens.cli.asking import answer
 from screens.cli.connect import connected
 from screens.cli.jobs import find_job
 from screens.cli.output import say, say_json, warn
@@ -134,10 +135,7 @@ async def agree(plan: SshPlan) -> None:
         what += f" The other ranks of {plan.job} get it when you connect to them."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise NotAllowed(what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes.")
-    sys.stderr.write(f"{what} [y/N] ")
-    sys.stderr.flush()
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    if answer.strip().lower() not in {"y", "yes"}:
+    if await answer(f"{what} [y/N] ") not in {"y", "yes"}:
         raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
 
 

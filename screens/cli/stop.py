@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
 from screens import wording
+from screens.cli.asking import answer
 from screens.cli.connect import connected
 from screens.cli.output import complain, say, say_json, say_table, warn
 
@@ -99,10 +99,7 @@ async def agreed(
         raise BadInput(f"{question} Nobody can be asked here.", hint)
     for line in lines:
         sys.stderr.write(f"{line}\n")
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    return answer.strip().lower() in {"y", "yes"}
+    return await answer(f"{question} [y/N] ") in {"y", "yes"}
 
 
 async def leftovers(options: Options) -> int:

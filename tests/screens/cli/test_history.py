@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -99,9 +101,14 @@ def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch
     code, _, told = a4.run("stop", "red", "blue")
     assert code == 2
     assert "Add --yes" in told
-    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    monkeypatch.setattr(sys, "stderr", Terminal(""))
-    assert a4.run("stop", "red", "blue")[0] == 1
+    keys, screen = pty.openpty()
+    os.write(keys, b"n\n")
+    with os.fdopen(screen, encoding="utf-8") as stdin, os.fdopen(os.dup(screen), "w", encoding="utf-8") as stderr:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert a4.run("stop", "red", "blue")[0] == 1
+        assert b"Stop 2 jobs? [y/N]" in os.read(keys, 1 << 16)
+    os.close(keys)
     monkeypatch.undo()
     assert {item["name"] for item in a4.json("jobs")["items"]} >= {"red", "blue"}
     assert a4.run("stop", "red", "nope", "--yes")[0] == 1  # nothing is stopped where one name is wrong
@@ -109,27 +116,6 @@ def test_several_jobs_are_stopped_when_somebody_agrees(a4: Commands, monkeypatch
     assert [report["name"] for report in reports] == ["red", "blue"]
     assert a4.run("stop", "red")[0] == 1
     assert a4.run("stop")[0] == 2
-
-
-class Terminal:
-    """A terminal at which somebody types a line."""
-
-    def __init__(self, typed: str) -> None:
-        self.typed = typed
-        self.shown = ""
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        return self.typed
-
-    def write(self, text: str) -> int:
-        self.shown += text
-        return len(text)
-
-    def flush(self) -> None:
-        pass
 
 
 def test_leftovers_are_listed_and_removed(a4: Commands) -> None:
@@ -192,6 +178,18 @@ def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
     finally:
         a4.run("profiles", "cli", "--delete")
     assert a4.run("profiles", "cli")[0] == 2
+
+
+def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> None:
+    code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1")
+    assert code == 0
+    assert "No queue was named" in told
+    for word in ("ddp-smoke", "W05", "w05"):
+        assert "numbered" in {item["name"] for item in a4.json("history", word)["items"]}
+    assert a4.json("history", "W21")["items"] == []
+    code, _, told = a4.run("history", "nope")
+    assert code == 2
+    assert "There is no recipe nope." in told
 
 
 def test_without_a_recipe_or_a_run_nothing_is_launched(a4: Commands) -> None:

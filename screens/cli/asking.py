@@ -1,0 +1,50 @@
+"""Standard input of plain commands: an answer on the terminal, or bytes for a program.
+
+Read only once there is something to read, so that Ctrl-C, or a program that has ended, waits for nobody's Enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_PIECE = 1 << 16
+
+
+async def answer(question: str) -> str | None:
+    """What the person types after a question on standard error, in small letters; None if the input has ended."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    await _ready(sys.stdin.fileno())
+    said = sys.stdin.readline()
+    return said.strip().lower() if said else None
+
+
+async def typed() -> AsyncIterator[bytes]:
+    """Standard input as it comes, to its end."""
+    descriptor = sys.stdin.fileno()
+    while True:
+        await _ready(descriptor)
+        data = os.read(descriptor, _PIECE)
+        if not data:
+            return
+        yield data
+
+
+async def _ready(descriptor: int) -> None:
+    """Until there is something to read, or the end."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:  # a file, which can always be read
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
