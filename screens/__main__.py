@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -37,9 +38,19 @@ def main(argv: list[str] | None = None) -> int:
         return complain(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader (`| head`) has seen enough; nothing more may be written, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader (`| head`) has seen enough
+        nothing_more()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        nothing_more()
+        return complain(ConsoleError(f"The output could not be written: {error.strerror}.", "Free some space."))
+
+
+def nothing_more() -> None:
+    """Let nothing be written to standard output any more, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def proxied(argv: list[str]) -> list[str] | None:

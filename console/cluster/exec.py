@@ -175,9 +175,26 @@ async def run(
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
 ) -> int:
-    """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable."""
-    async with started(client, namespace, pod, argv, container=container, stdin=stdin) as process:
-        return await process.wait(on_output)
+    """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
+
+    An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
+    """
+    own: list[OSError] = []
+
+    def passed_on(channel: int, data: bytes) -> None:
+        try:
+            on_output(channel, data)
+        except OSError as error:
+            own.append(error)
+            raise
+
+    try:
+        async with started(client, namespace, pod, argv, container=container, stdin=stdin) as process:
+            return await process.wait(passed_on)
+    except Unreachable:
+        if own:  # it is no trouble of the API server's
+            raise own[0] from None
+        raise
 
 
 def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:

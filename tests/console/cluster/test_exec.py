@@ -44,6 +44,20 @@ async def test_output_and_exit_code(protocol: str) -> None:
         assert (command.parameter("stdin"), command.parameter("stdout"), command.parameter("tty")) == ([], ["true"], [])
 
 
+async def test_a_reader_who_has_gone_is_not_the_api_server() -> None:
+    async def behave(command: Exec) -> None:
+        await command.say(1, b"y\n")
+        await command.all_input()
+
+    def gone(_: int, __: bytes) -> None:
+        raise BrokenPipeError
+
+    async with ApiServer() as server, server.client() as client, asyncio.timeout(10):
+        server.handlers[EXEC] = Exec(behave)
+        with pytest.raises(BrokenPipeError):
+            await run(client, "default", "p", ["yes"], gone)
+
+
 async def test_input_and_its_end() -> None:
     async def behave(command: Exec) -> None:
         await command.say(1, str(len(await command.all_input())).encode())
