@@ -65,8 +65,9 @@ def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
             found.setdefault((each.said, each.code), []).append(each.rank)
     ranked = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[1][0]))
     every = sum(len(ranks) for _, ranks in ranked)
+    most = bool(ranked) and len(ranked[0][1]) * 2 > every  # without a majority nobody is odd, as with `hostname`
     return tuple(
-        OutputGroup(tuple(ranks), code, said, bool(code) or (len(ranks) * 2 <= every and len(ranked) > 1 and bool(at)))
+        OutputGroup(tuple(ranks), code, said, bool(code) or (most and at > 0))
         for at, ((said, code), ranks) in enumerate(ranked)
     )
 

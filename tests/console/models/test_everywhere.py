@@ -21,6 +21,12 @@ def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
     assert worst(outputs) == 1
 
 
+def test_without_a_majority_nobody_is_odd() -> None:
+    assert not any(group.odd for group in grouped([said(rank, f"host-{rank}") for rank in range(8)]))
+    assert not any(group.odd for group in grouped([said(rank, str(rank % 2)) for rank in range(4)]))
+    assert grouped([]) == ()
+
+
 def test_the_same_words_with_another_code_are_another_answer() -> None:
     groups = grouped([said(0, "x"), said(1, "x", 3), said(2, "still at work", None)])
     assert [(group.ranks, group.odd) for group in groups] == [((0,), False), ((1,), True)]
