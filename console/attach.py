@@ -48,8 +48,10 @@ class Attach:
     ) -> SshPlan:  # fmt: skip
         """What would be set up for a rank; reads the pod and changes nothing. Raises what requests and exec raise.
 
+        In read-only mode NotAllowed: nobody need be asked for what cannot be done.
         `identity` is a key file to use instead of the one that would be chosen; `say` hears what is waited for.
         """
+        self._watched.changing(f"set up SSH to {job}")
         made = await self._look(namespace, job, rank, identity, wait, say)
         return made.plan
 

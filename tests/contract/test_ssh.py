@@ -251,6 +251,8 @@ async def test_read_only_sets_up_nothing(cluster: Cluster, session: Session, ope
     try:
         with pytest.raises(NotAllowed, match="read-only"):
             await looking.attach.set_up(plan)
+        with pytest.raises(NotAllowed, match="read-only"):  # before anybody is asked
+            await looking.attach.plan(session.namespace, JOB, 0)
     finally:
         await looking.close()
     assert not openssh.folder.exists()
