@@ -145,7 +145,10 @@ class Profiles:
 
     def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
         fields = self._fields()
-        given = parse_sets(tuple(fields.values()), settings)
+        given = parse_sets(tuple(fields.values()), settings, "any recipe")
+        wrong = self._catalogue().checker.problems(given)
+        if wrong:
+            raise BadInput(" ".join(each.message for each in wrong))
         _, secret = without_secrets(tuple(fields.values()), given)
         if secret:
             raise BadInput(f"{secret[0]} is a secret, which a profile may not hold.", "Keep it in a Secret.")

@@ -65,8 +65,8 @@ def misplaced_nulls(schema: Schema, changes: Mapping[str, Value]) -> tuple[Field
     return ValuesChecker(schema).misplaced_nulls(changes)
 
 
-def parse_sets(fields: Sequence[Field], settings: Iterable[str]) -> dict[str, Value]:
-    """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.NCCL_DEBUG=INFO).
+def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
+    """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.MAX_JOBS=8).
 
     Unlike Helm's, a comma does not begin another setting. `{a,b}` and `a,b` both are a list; `null` removes a name of
     a map.
@@ -76,20 +76,22 @@ def parse_sets(fields: Sequence[Field], settings: Iterable[str]) -> dict[str, Va
         path, separator, text = setting.partition("=")
         if not separator:
             raise BadInput(f"{setting} is not path=value.", "Write, for example, gpus=16.")
-        _set(values, fields, path.strip(), text)
+        if not _set(values, fields, path.strip(), text):
+            raise BadInput(f"{path.strip()} is not a value of {whose}{nearest(path, [each.path for each in fields])}")
     return values
 
 
-def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> None:
+def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
+    """Put the text into the field that holds the path; False if none does."""
     for field in fields:
         if path == field.path:
             put(values, path, coerce(field, _inside_braces(text) if field.kind is FieldKind.LIST else text))
-            return
+            return True
         if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
             name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
             put(values, field.path, _entry(values, field.path) | {name: None if text == "null" else text})
-            return
-    raise BadInput(f"{path} is not a value of this recipe{nearest(path, [field.path for field in fields])}")
+            return True
+    return False
 
 
 def _entry(values: Mapping[str, Value], path: str) -> dict[str, Value]:

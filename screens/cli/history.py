@@ -11,9 +11,10 @@ import yaml
 
 from console.errors import BadInput, BadKubeconfig, ConsoleError
 from console.models.run import differences, find_run, last_success
-from console.session import Session, memory
+from console.session import Session, launchable, memory
 from screens import wording
 from screens.cli.connect import connected
+from screens.cli.launching import find_recipe
 from screens.cli.output import say, say_json, say_table, warn
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ RIGHT = (True, False, False, False, False, True, True, False, True, True, False)
 async def history(options: Options) -> int:
     """List runs, show one, compare two, or forget some."""
     async with remembered(options) as kept:
-        runs = await kept.runs(options.recipe)
+        runs = await runs_of(kept, options.recipe)
         if options.forgotten:
             code = await forget(kept, runs, options)
         elif options.diff:
@@ -43,6 +44,14 @@ async def history(options: Options) -> int:
         if kept.note and not options.json:
             warn(kept.note)
     return code
+
+
+async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
+    """Runs of a recipe, by its name or its number in the documents (W03); all of them if none is named."""
+    if not recipe:
+        return await kept.runs()
+    found = await kept.runs(recipe)
+    return found or await kept.runs(find_recipe(launchable(), recipe).id)
 
 
 @asynccontextmanager

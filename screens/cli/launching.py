@@ -63,7 +63,7 @@ async def launch(options: Options) -> int:
         plan = await make_plan(session, options)
         problems = session.problems(plan)
         if problems:
-            raise BadInput("; ".join(map(_worded, problems)))
+            raise BadInput(" ".join(map(_worded, problems)))
         for note in session.notes(plan):
             warn(note)
         if options.show_helm:
@@ -73,6 +73,11 @@ async def launch(options: Options) -> int:
         if options.dry_run:
             await session.check(plan)
             return await print_trial(session, plan, as_json=options.json)
+        ask = session.drafting.ask(plan)
+        if ask.gpus and not ask.queue:
+            warn(
+                "No queue was named (--set queue=NAME): Kueue is not asked, the pods start past its quota and topology."
+            )
         name = await session.launch(plan)
         if not options.wait:
             if options.json:
@@ -137,13 +142,14 @@ def take_files(
 ) -> dict[str, Value]:
     """Values files laid over what there is, in their order; BadInput names file, line and what is wrong."""
     for path, text in texts:
+        file = "standard input" if path == "-" else path
         draft = session.drafting.read_yaml(recipe, text)
         if draft.problems:
             raise BadInput(
-                "; ".join(f"{path}, {remark}" if remark.line else f"{path}: {remark}" for remark in draft.problems)
+                " ".join(f"{file}, {remark}" if remark.line else f"{file}: {remark}" for remark in draft.problems)
             )
         for note in draft.notes:
-            warn(f"{path}: {note.message}")
+            warn(f"{file}: {note.message}")
         laid = session.drafting.over(recipe, laid, draft)
     return laid
 
@@ -164,7 +170,8 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
         told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe, "notes": session.notes(plan)}
         say_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
     else:
-        warn(f"{fits.verdict}: {fits.sentence} ({CHECK}).")
+        verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
+        warn(f"{verdict}{fits.sentence} ({CHECK}).")
         say("\n---\n".join(each.text.strip() for each in manifests))
     return 0
 

@@ -50,7 +50,9 @@ def add_rollback(parser: argparse.ArgumentParser) -> None:
     """`a4 rollback`."""
     parser.description = "Go back to an earlier revision of a release, where the cluster lets all of it change."
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the last one")
+    parser.add_argument(
+        "revision", metavar="REVISION", nargs="?", type=int, default=None, help="default: the one before"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would change, object by object")
     _json(parser)
 

@@ -29,8 +29,8 @@ def write(profiles: Profiles, name: str, text: str) -> None:
 
 async def test_a_profile_is_made_changed_and_deleted(profiles: Profiles) -> None:
     assert await profiles.names() == ()
-    await profiles.change("prod", ["queue=a4", "storage.gcs.runs=/gcs", "env.NCCL_DEBUG=INFO"])
-    profile = await profiles.change("prod", ["queue=research"], ["env.NCCL_DEBUG"])
+    await profiles.change("prod", ["queue=a4", "storage.gcs.runs=/gcs", "env.OMP_NUM_THREADS=8"])
+    profile = await profiles.change("prod", ["queue=research"], ["env.OMP_NUM_THREADS"])
     assert profile.values == {"queue": "research", "storage": {"gcs": {"runs": "/gcs"}}, "env": {}}
     assert await profiles.names() == ("prod",)
     files = [profiles.folder, *profiles.folder.iterdir()]
@@ -55,6 +55,21 @@ async def test_wrong_keys_are_named(profiles: Profiles) -> None:
     assert profile.values == {"gpus": 16}
     with pytest.raises(BadInput, match="queu is not a value"):
         await profiles.values("odd", "nccl-all-reduce")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("gpus=12", "GPUs must be 1, 2, 4 or a multiple of 8"),
+        ("ssh.publicKey=abc", "must be one line of an OpenSSH public key"),
+        ("storage.gcs.gs://data=/gcs", "without gs://"),
+        ("region=us-central1", "region is not a value of any recipe"),
+    ],
+)
+async def test_what_no_launch_would_take_is_refused_at_once(profiles: Profiles, setting: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        await profiles.change("prod", [setting])
+    assert await profiles.names() == ()
 
 
 async def test_secrets_have_no_place_in_a_profile(profiles: Profiles) -> None:
