@@ -164,6 +164,8 @@ class FakeSession:
     async def close(self) -> None:
         self.closed = True
         self._wake()
+        if "follow" in vars(self):
+            await self.follow.close()
 
     async def may(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""

@@ -1,0 +1,20 @@
+"""What every test of the screens has for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def own_state(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jobs of the same name in two tests are two jobs: what one has kept of its logs is not the other's.
+
+    The commands share a practice cluster over a module, and so what is kept of it.
+    """
+    if request.path.parent.name != "cli":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
