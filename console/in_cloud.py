@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from console.errors import NotAllowed, Unreachable
 from console.launching import LaunchingCluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.cloud import Cloud
+    from console.cluster.connection import Connection
     from console.images import Images
     from console.models.offer import Offer
     from console.nodepools import NodePools
@@ -63,3 +65,32 @@ class ClusterInCloud(LaunchingCluster):
         if "images" in found:
             found["images"] = await self.images.offered(found["images"])
         return found
+
+
+class GoogleAlone:
+    """Images and storage for whoever is connected to no cluster, and has nothing but Google credentials."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        from console.cloud import Cloud
+        from console.images import Images
+        from console.storage import StoredThings
+
+        self.read_only = read_only
+        self.cloud = Cloud()
+        self.images = Images(cast("Session", self))
+        self.storage = StoredThings(cast("Session", self))
+
+    @property
+    def connected(self) -> Connection:
+        """There is no cluster."""
+        raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
+
+    def changing(self, what: str) -> None:
+        """NotAllowed, naming `what`, in read-only mode."""
+        if self.read_only:
+            raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self.storage.close()
+        await self.cloud.close()

@@ -17,6 +17,7 @@ from console.store import FIELDS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 
+    from console.alarms import Alarms
     from console.attach import Attach
     from console.cloud import Cloud
     from console.cluster.connection import Kubeconfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from console.follow import Follow
     from console.gpus import Gpus
     from console.history import History
+    from console.in_cloud import GoogleAlone
     from console.inside.containers import Inside
     from console.measures import Measures
     from console.models.facts import ContainerFact
@@ -75,6 +77,13 @@ def cloud_alone() -> Cloud:
     return Cloud()
 
 
+def google_alone(*, read_only: bool) -> GoogleAlone:
+    """Images and storage for whoever is connected to no cluster."""
+    from console.in_cloud import GoogleAlone
+
+    return GoogleAlone(read_only=read_only)
+
+
 def values_fields(recipe: str) -> tuple[Field, ...]:
     """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
     from console.launch import Catalogue
@@ -118,6 +127,8 @@ class Session(ClusterInCloud):
     def _left(self) -> None:
         super()._left()
         self._rights.clear()
+        if "alarms" in vars(self):
+            self.alarms.left()
         if "follow" in vars(self):
             self.follow.left()
         if "measures" in vars(self):
@@ -125,6 +136,8 @@ class Session(ClusterInCloud):
 
     async def close(self) -> None:
         """End everything."""
+        if "alarms" in vars(self):
+            await self.alarms.close()
         if "tunnels" in vars(self):
             await self.tunnels.close()
         if "follow" in vars(self):
@@ -281,3 +294,10 @@ class Session(ClusterInCloud):
         from console.measures import Measures
 
         return Measures(self, lambda: self.follow, lambda: self.runs)
+
+    @cached_property
+    def alarms(self) -> Alarms:
+        """What is wrong with the jobs that are watched."""
+        from console.alarms import Alarms
+
+        return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus)

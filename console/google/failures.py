@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from google.api_core.exceptions import GoogleAPICallError
 
+_REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
+"""What the HTTP clients put before the words of the service."""
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
 
@@ -60,7 +62,7 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
     """The error of ours that says the same."""
     from google.api_core import exceptions as api
 
-    said = (error.message or type(error).__name__).strip().rstrip(".")
+    said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")
     text = f"Could not {doing}: {said}."
     if isinstance(error, api.Forbidden):
         if service := disabled_service(error):

@@ -7,12 +7,12 @@ import importlib
 import tempfile
 import time
 import uuid
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotFound, Refused
+from console.errors import BadInput, ConsoleError, NotFound, Refused, Unreachable
 from console.history import usual_place
 from console.images import contexts, remembered
 from console.models.build import REGISTRY, BuildPlan, Registry
@@ -103,7 +103,7 @@ class Images:
         module = await _loaded("console.google.build")
         message: Any = module.message(plan, description)
         told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
-        return {key: value for key, value in told.items() if value}
+        return _without_empty(told)  # type: ignore[no-any-return]
 
     # builds
 
@@ -251,7 +251,9 @@ class Images:
 
     @property
     def _memory(self) -> Path:
-        folder: Path | None = self._session.connected.target.cluster.practice_folder
+        folder: Path | None = None
+        with suppress(Unreachable):
+            folder = self._session.connected.target.cluster.practice_folder
         return (folder or usual_place().parent) / "images.json"
 
     async def _note(self, builds: list[Build]) -> None:
@@ -298,6 +300,13 @@ class Images:
                     await one(each)
         except TimeoutError:
             return
+
+
+def _without_empty(told: Any) -> Any:
+    """The same without what has no value."""
+    if isinstance(told, dict):
+        return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
+    return [_without_empty(each) for each in told] if isinstance(told, list) else told
 
 
 async def _loaded(module: str) -> Any:

@@ -12,9 +12,11 @@ from screens.cli.forward import forward
 from screens.cli.gpus import gpus
 from screens.cli.hang import hang
 from screens.cli.history import history
+from screens.cli.images import build, build_cancel, build_log, builds, images
 from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
+from screens.cli.measures import nccl, training
 from screens.cli.options import LISTS
 from screens.cli.preflight import preflight
 from screens.cli.profiles import profiles
@@ -22,7 +24,9 @@ from screens.cli.releases import releases, rollback, upgrade
 from screens.cli.shell import shell
 from screens.cli.ssh import code, doctor, ssh
 from screens.cli.stop import stop
+from screens.cli.storage import buckets, filestore, get, list_place, lustre, store_logs
 from screens.cli.tunnels import tunnels
+from screens.cli.wait import wait
 from screens.cli.why import why
 
 if TYPE_CHECKING:
@@ -42,8 +46,11 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "stop": stop,
     "logs": logs,
     "why": why,
+    "nccl": nccl,
+    "training": training,
     "hang": hang,
     "gpus": gpus,
+    "wait": wait,
     "exec": execute,
     "shell": shell,
     "cp": copy,
@@ -59,6 +66,17 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "operations": operations,
     "resize": resize,
     "report": report,
+    "images": images,
+    "build": build,
+    "builds": builds,
+    "build-log": build_log,
+    "build-cancel": build_cancel,
+    "buckets": buckets,
+    "ls": list_place,
+    "get": get,
+    "store-logs": store_logs,
+    "lustre": lustre,
+    "filestore": filestore,
     **dict.fromkeys(LISTS, show_list),
 }
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from console.settings import Settings
 from screens.cli.cloud_options import add_google
 from screens.cli.columns import LAYOUTS
+from screens.cli.image_options import add_images
 from screens.cli.launch_options import add_launch, add_values
 from screens.cli.log_options import add_logs, add_view, add_why
+from screens.cli.measure_options import add_measuring
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
 from screens.cli.preflight_options import add_preflight
 from screens.cli.run_options import (
@@ -105,6 +107,14 @@ class Options:
     delete: bool = False
     leftovers: bool = False
     data: bool = False
+    csv: bool = False
+    svg: str = ""
+    """A file, "-" for standard output; empty: no picture."""
+    compare: str = ""
+    pass_line: float | None = None
+    """GB/s; None: as it is set up."""
+    history: bool = False
+    earlier: bool = False
     words: tuple[str, ...] = ()
     """Of `forward`: job, rank and ports; of `tunnels`: names."""
     background: bool = False
@@ -144,12 +154,28 @@ class Options:
     out: str = ""
     facts_of: str = ""
     metric: str = "utilization"
+    until: tuple[str, ...] = ()
+    timeout: float | None = None
+    ignore_alarms: bool = False
+    without: str = ""
+    silent: float | None = None
+    stall: float | None = None
+    behind: int | None = None
+    busbw: float | None = None
     folder: Path | None = None
     checks: tuple[str, ...] = ()
     """Of `preflight`: those to look at; none named means all."""
     bucket: str = ""
     registry: str = ""
     mend: str = ""
+    region: str = ""
+    machine: str = ""
+    time_out: str = ""
+    """As it was written: "2h", "90m", seconds."""
+    place: str = ""
+    """gs://BUCKET/FOLDER."""
+    most: int = 50
+    replace: bool = False
     looks: bool = False
     file: str = ""
     """A log to read, "-" for standard input."""
@@ -242,9 +268,11 @@ def _parser() -> argparse.ArgumentParser:
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
     add_watching(command)
+    add_measuring(command)
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     add_google(command)
+    add_images(command)
     add_preflight(command("preflight", "what a launch needs of cluster and project, looked at; mends some of it"))
     _add_own_worlds(command)
     return parser

@@ -1,0 +1,249 @@
+"""`a4 images`, `build`, `builds`, `build-log`, `build-cancel`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from console.errors import BadInput, BadKubeconfig
+from console.models.build import MACHINES
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.stop import agreed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from console.images import Images
+    from console.in_cloud import GoogleAlone
+    from console.models.build import Build, BuildPlan, Image
+    from console.session import Session
+    from screens.cli.options import Options
+
+_TIME = re.compile(r"^(\d+)([smh]?)$")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+@asynccontextmanager
+async def google(options: Options) -> AsyncIterator[Session | GoogleAlone]:
+    """A session; without a kubeconfig, images and storage alone."""
+    from console.session import google_alone
+
+    try:
+        async with connected(options, ()) as session:
+            yield session
+    except BadKubeconfig:
+        if options.context or options.kubeconfig or options.demo:
+            raise
+        alone = google_alone(read_only=options.read_only)
+        try:
+            yield alone
+        finally:
+            await alone.close()
+
+
+def project_of(options: Options) -> str:
+    """The project that was named; empty: the cluster's."""
+    if len(options.projects) > 1:
+        raise BadInput("One project at a time.", "Name --project once.")
+    return options.projects[0] if options.projects else ""
+
+
+async def images(options: Options) -> int:
+    """What the registries hold, and what can be built; or make a repository."""
+    async with google(options) as session:
+        if options.action == "create":
+            return await _create(session.images, options)
+        contexts = await session.images.contexts()
+        found = await session.images.registry(project_of(options), options.region)
+    if options.json:
+        say_json({
+            "kind": "images",
+            "unread": dict(found.unread),
+            "repositories": [{**asdict(each), "address": each.address} for each in found.repositories],
+            "items": [{**asdict(each), "image": each.references[0]} for each in found.images],
+            "contexts": [
+                {"name": each.name, "title": each.title, "folder": str(each.folder), "wanted": each.wanted,
+                 "substitutions": each.defaults}
+                for each in contexts
+            ],
+        })  # fmt: skip
+        return 0
+    say_table(("IMAGE", "TAGS", "SIZE", "UPLOADED", "DIGEST"), [image_row(each) for each in found.images],
+              (False, False, True, True, False))  # fmt: skip
+    for address, why in found.unread:
+        warn(f"{address}: {why}")
+    say()
+    say_table(("BUILD CONTEXT", "WHAT"), [(each.name, each.title) for each in contexts], (False, False))
+    return 0
+
+
+def image_row(image: Image) -> tuple[str, ...]:
+    """One line of the table."""
+    return (
+        f"{image.repository}/{image.name}",
+        ", ".join(image.tags),
+        wording.size(image.bytes),
+        wording.since(image.uploaded),
+        image.digest[:19],
+    )
+
+
+async def _create(images: Images, options: Options) -> int:
+    if not options.name:
+        raise BadInput("Which repository?", "a4 images create NAME")
+    made = await images.create_repository(*await images.where(project_of(options), options.region), options.name)
+    if options.json:
+        say_json({**asdict(made), "address": made.address})
+    else:
+        say(f"{made.address} is there.")
+    return 0
+
+
+def seconds_of(text: str) -> int:
+    """A time as it is written; BadInput."""
+    found = _TIME.match(text.strip())
+    if found is None:
+        raise BadInput(f"{text} is no time.", "Write 30m, 2h or seconds.")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+async def plan_of(images: Images, options: Options) -> BuildPlan:
+    """What was asked for; BadInput for what cannot be built."""
+    if bool(options.name) == bool(options.file):
+        raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
+    context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))
+    plan = await images.begin(context, project_of(options), options.region)
+    given = {}
+    for each in options.set:
+        name, cut, value = each.partition("=")
+        if not cut:
+            raise BadInput(f"{each} is no substitution.", "Write --set _IMAGE_TAG=25.06-py3.")
+        given[name] = value
+    plan = replace(
+        plan,
+        substitutions={**plan.substitutions, **given},
+        machine=options.machine or MACHINES[0],
+        time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
+    )
+    if wrong := images.problems(plan):
+        raise BadInput(
+            " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
+        )
+    return plan
+
+
+async def build(options: Options) -> int:
+    """Ask for a build; with --wait, follow it."""
+    async with google(options) as session:
+        images = session.images
+        plan = await plan_of(images, options)
+        if options.dry_run:
+            say_json({"image": plan.image, "project": plan.project, "location": plan.location,
+                      "folder": str(plan.context.folder), "build": await images.described(plan)})  # fmt: skip
+            return 0
+        begun = await images.build(plan)
+        if options.wait:
+            if not options.json:
+                say(f"{begun.id} builds {plan.image}.")
+            return await _follow(images, begun, options)
+        if options.json:
+            say_json(as_item(begun))
+        else:
+            say(f"{begun.id} builds {plan.image}; a4 build-log {begun.id} -f follows it.")
+        return 0
+
+
+async def _follow(images: Images, begun: Build, options: Options) -> int:
+    async with aclosing(images.log(begun.id, project=begun.project, location=begun.location)) as lines:
+        async for line in lines:
+            if not options.json:
+                say(wording.one_line(line.text))
+    ended = await images.look(begun.id, begun.project, begun.location)
+    if options.json:
+        say_json(as_item(ended))
+    elif ended.succeeded:
+        say(f"{', '.join(ended.images)} is there after {wording.age(ended.seconds(time.time()))}.")
+    else:
+        warn(f"The build ended as {ended.status}. {ended.why}".rstrip())
+    return 0 if ended.succeeded else 1
+
+
+def as_item(build: Build) -> dict[str, Any]:
+    """A build as JSON."""
+    return {**asdict(build), "seconds": build.seconds(time.time())}
+
+
+async def builds(options: Options) -> int:
+    """The latest builds, or one."""
+    async with google(options) as session:
+        project = project_of(options)
+        if options.name:
+            found: Sequence[Build] = (await session.images.look(options.name, project, options.region),)
+        else:
+            found = await session.images.builds(options.most, project, options.region)
+    if options.json:
+        say_json({"kind": "builds", "items": [as_item(each) for each in found]})
+    elif not found:
+        say("There are no builds.")
+    else:
+        say_table(("BUILD", "STATUS", "IMAGE", "BEGAN", "TOOK", "MACHINE", "WHY"), [build_row(each) for each in found],
+                  (False, False, False, True, True, False, False))  # fmt: skip
+    return 0
+
+
+def build_row(build: Build) -> tuple[str, ...]:
+    """One line of the table."""
+    took = build.seconds(time.time())
+    return (
+        build.id,
+        build.status,
+        ", ".join(build.images),
+        wording.since(build.created),
+        wording.age(took) if took else "",
+        build.machine,
+        wording.one_line(build.why),
+    )
+
+
+async def build_log(options: Options) -> int:
+    """The lines of a build's log."""
+    async with (
+        google(options) as session,
+        aclosing(
+            session.images.log(
+                options.name, follow=options.follow, project=project_of(options), location=options.region
+            )
+        ) as lines,
+    ):
+        async for line in lines:
+            if options.json:
+                sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+            else:
+                say(wording.one_line(line.text))
+            sys.stdout.flush()
+    return 0
+
+
+async def build_cancel(options: Options) -> int:
+    """Ask, then end it."""
+    async with google(options) as session:
+        images, project = session.images, project_of(options)
+        found = await images.look(options.name, project, options.region)
+        lines = [f"{found.id} builds {', '.join(found.images)}; it is {found.status}."]
+        if not (options.yes or found.over or await agreed(lines, "Cancel this build?", "Add --yes.")):
+            return 1
+        ended = await images.cancel(options.name, project, options.region)
+    if options.json:
+        say_json(as_item(ended))
+    else:
+        say(f"{ended.id} is cancelled.")
+    return 0

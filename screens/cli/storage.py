@@ -1,0 +1,161 @@
+"""`a4 buckets`, `ls`, `get`, `store-logs`, `lustre`, `filestore`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from console.errors import BadInput
+from console.models.storage import gcs_place
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.cp import bars
+from screens.cli.images import google, project_of
+from screens.cli.output import say, say_json, say_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.storage import FilestoreInstance, LustreInstance, StoredObject
+    from screens.cli.options import Options
+
+KINDS = ("jobsets", "jobs", "pods")
+
+
+async def buckets(options: Options) -> int:
+    """The buckets of the project."""
+    async with google(options) as session:
+        region = await session.storage.region()
+        found = await session.storage.buckets(project_of(options))
+    if options.json:
+        items = [{**asdict(each), "match": each.match(region)} for each in found]
+        say_json({"kind": "buckets", "region": region, "items": items})
+    elif not found:
+        say("The project has no buckets.")
+    else:
+        rows = [(each.name, each.location, each.match(region), each.storage_class, wording.since(each.created))
+                for each in found]  # fmt: skip
+        say_table(("BUCKET", "LOCATION", "FROM THE CLUSTER", "CLASS", "AGE"), rows, (False, False, False, False, True))
+    return 0
+
+
+def as_item(stored: StoredObject) -> dict[str, Any]:
+    """An object as JSON."""
+    return {**asdict(stored), "folder": stored.is_folder, "iteration": stored.iteration}
+
+
+async def list_place(options: Options) -> int:
+    """What is in a folder."""
+    place = gcs_place(options.place)
+    async with google(options) as session:
+        found = await session.storage.folder(place)
+    if options.json:
+        say_json({"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more,
+                  "items": [as_item(each) for each in found.objects]})  # fmt: skip
+        return 0
+    for each in found.objects:
+        size = "" if each.is_folder else wording.size(each.bytes)
+        mark = "  ← the last whole checkpoint" if each.latest else ""
+        say(f"{size:>10}  {wording.since(each.updated):>7}  {wording.one_line(each.title)}{mark}")
+    if found.more:
+        warn("There is more than this: name a folder in it.")
+    if found.note:
+        say(found.note)
+    if not found.objects:
+        warn(f"There is nothing at {found.place}.")
+    return 0
+
+
+async def get(options: Options) -> int:
+    """Bring an object or a folder here."""
+    place = gcs_place(options.place)
+    assert options.folder is not None
+    async with google(options) as session:
+        with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
+            report = await session.storage.fetch(place, options.folder, bar(str(place)))
+    if options.json:
+        say_json(asdict(report))
+    else:
+        kept = f", {report.kept} of them were there" if report.kept else ""
+        files = wording.count(report.files, "file")
+        say(f"{report.target}: {files}, {wording.size(report.bytes)}{kept}, in {report.seconds:.1f} s; crc32c equal")
+        for name, why in report.problems:
+            warn(f"{wording.one_line(name)}: {why}")
+    return int(bool(report.problems))
+
+
+async def store_logs(options: Options) -> int:
+    """Put a job's logs into a bucket."""
+    place = gcs_place(options.place)
+    if not place.folder:
+        raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
+    async with connected(options, KINDS) as session:
+        await session.listed(*KINDS)
+        report = await session.storage.store_logs(session.namespace, options.job, place, replace=options.replace)
+    if options.json:
+        say_json(report)
+    else:
+        for name, lines in report.objects:
+            say(f"{report.place.rstrip('/')}/{name}: {wording.count(lines, 'line')}")
+    return 0
+
+
+async def lustre(options: Options) -> int:
+    """Lustre instances, or the values that mount one."""
+    async with google(options) as session:
+        found = await session.storage.lustre(project_of(options))
+    if options.name:
+        return _say_values(found, options)
+    rows = [(each.name, each.location, each.state, each.mount_point, f"{each.gib} GiB", _last(each.network), each.why)
+            for each in found]  # fmt: skip
+    return _say_all(
+        "lustre", found, ("INSTANCE", "ZONE", "STATE", "MOUNT POINT", "SIZE", "NETWORK", "WHY"), rows, options
+    )
+
+
+async def filestore(options: Options) -> int:
+    """Filestore shares, or the values that mount one."""
+    async with google(options) as session:
+        found = await session.storage.filestore(project_of(options))
+    if options.name:
+        return _say_values(found, options)
+    rows = [(each.name, each.location, each.state, each.share, f"{each.gib} GiB", each.address, each.why)
+            for each in found]  # fmt: skip
+    titles = ("INSTANCE", "LOCATION", "STATE", "SHARE", "SIZE", "ADDRESS", "WHY")
+    return _say_all("filestore", found, titles, rows, options)
+
+
+def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], options: Options) -> int:
+    chosen = [each for each in found if each.name == options.name]
+    if len(chosen) != 1:
+        names = ", ".join(sorted({each.name for each in found})) or "none"
+        raise BadInput(f"There are {len(chosen)} instances named {options.name}.", f"There are: {names}.")
+    values = chosen[0].values()
+    if options.json:
+        say_json(values)
+    else:
+        say(yaml.safe_dump(values, sort_keys=False).rstrip())
+    return 0
+
+
+def _say_all(
+    kind: str,
+    found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
+    titles: tuple[str, ...],
+    rows: Sequence[Sequence[str]],
+    options: Options,
+) -> int:
+    if options.json:
+        say_json({"kind": kind, "items": [{**asdict(each), "values": each.values()} for each in found]})
+    elif not found:
+        say("There are none.")
+    else:
+        say_table(titles, rows, tuple(title == "SIZE" for title in titles))
+    return 0
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
