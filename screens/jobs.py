@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -13,7 +14,16 @@ from screens.base import LiveScreen
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
 from screens.widgets.column import Column, since
-from screens.widgets.job_line import JobLine, attempt_cell, last_cell, place_words, ranks_cell, reasons, state_cell
+from screens.widgets.job_line import (
+    JobLine,
+    attempt_cell,
+    last_cell,
+    place_words,
+    progress_cell,
+    ranks_cell,
+    reasons,
+    state_cell,
+)
 from screens.widgets.notice import Notice
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -28,6 +38,15 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.job import JobSet
     from screens.widgets.listing import RowKey
+
+GLANCE_EVERY = 2.0
+"""Seconds between two looks for jobs whose log may be looked at again."""
+
+
+def _share_done(line: JobLine) -> float:
+    """How far it is, from 0 to 1; -1 where that is not known."""
+    glance = line.glance
+    return (glance.step or 0) / glance.total if glance and glance.total else -1.0
 
 
 def job_columns(last: int) -> Sequence[Column[JobLine]]:
@@ -48,6 +67,7 @@ def job_columns(last: int) -> Sequence[Column[JobLine]]:
         Column("TRY", attempt_cell, width=4, right=True, drop=4, sort=lambda line: line.jobset.restarts, down=True),
         Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=5,
                sort=lambda line: line.jobset.queue),
+        Column("PROGRESS", progress_cell, width=23, drop=2, sort=_share_done, down=True),
         Column("LAST", last_cell, fill=True, least=last),
         since("AGE", lambda line: line.jobset.created),
     )  # fmt: skip
@@ -99,12 +119,27 @@ class JobsScreen(LiveScreen):
         ordered = sorted(
             self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
         )
-        rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet) for jobset in ordered}
+        glances = self.session.measures.glancing
+        rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet, glances.of(jobset.uid)) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)
             self.app.launched = None
         self._tell_reason()
+
+    def on_mount(self) -> None:
+        """From here on the ends of logs are looked at while somebody looks."""
+        self._glance()
+
+    @work(group="glance", exclusive=True)
+    async def _glance(self) -> None:
+        """The latest figures of the jobs in the list; a look costs nothing while another screen is in front."""
+        while True:
+            if self.app.screen is self:
+                keys = [(key[0], key[1]) for key in self.table.shown]
+                if await self.session.measures.glancing.look(keys):
+                    self.show_fleet(self.app.fleet)
+            await asyncio.sleep(GLANCE_EVERY)
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the reason has fewer lines."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ALL_OF = 16
 """Ranks up to which all are read."""
+_FEW = 16
+"""Lines after which it is noted when they were printed."""
 _WORDS = tuple(word.decode() for word in WORDS)
 
 
@@ -120,8 +122,10 @@ class LogReader:
         changed = False
         for (rank, *of), group in groups.items():
             tables = self._tables.setdefault(rank, _Tables())
-            texts = [line.text for line in group]
-            changed |= tables.take((of[0], of[1], of[2]), rank, texts, group[-1].time)  # type: ignore[arg-type]
+            for start in range(0, len(group), _FEW):
+                some = group[start : start + _FEW]
+                texts = [line.text for line in some]
+                changed |= tables.take((of[0], of[1], of[2]), rank, texts, some[-1].time)  # type: ignore[arg-type]
             if (unread := tables.parser.unreadable) is not None:
                 self._measures.unreadable["nccl"] = rank, unread
         if changed:

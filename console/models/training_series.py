@@ -63,6 +63,9 @@ class Column:
         self.values: array[float] = array("d")
         self._lows: array[float] = array("d")
         self._highs: array[float] = array("d")
+        self._low_lows: array[float] = array("d")
+        self._high_highs: array[float] = array("d")
+        """The same of every 64 of these."""
         self._sums: array[float] = array("d", (0.0,))
         self._counts: array[int] = array("q", (0,))
 
@@ -85,6 +88,9 @@ class Column:
             low, high = self._least_and_most(len(self.values) - BLOCK, len(self.values))
             self._lows.append(low)
             self._highs.append(high)
+            if len(self._lows) % BLOCK == 0:
+                self._low_lows.append(min(self._lows[-BLOCK:]))
+                self._high_highs.append(max(self._highs[-BLOCK:]))
 
     def cut(self, length: int) -> None:
         """Forget what comes after so many values."""
@@ -93,6 +99,8 @@ class Column:
         del self._counts[length + 1 :]
         del self._lows[length // BLOCK :]
         del self._highs[length // BLOCK :]
+        del self._low_lows[length // BLOCK**2 :]
+        del self._high_highs[length // BLOCK**2 :]
 
     def mean(self, start: int, stop: int) -> float:
         """Mean of the values from `start` to before `stop`; nan where there are none."""
@@ -108,8 +116,16 @@ class Column:
             return self._least_and_most(start, stop)
         first, last = -(-start // BLOCK), stop // BLOCK
         left, right = self._least_and_most(start, first * BLOCK), self._least_and_most(last * BLOCK, stop)
-        low, high = min(self._lows[first:last]), max(self._highs[first:last])
+        low, high = self._of_blocks(first, last)
         return min(left[0], right[0], low), max(left[1], right[1], high)
+
+    def _of_blocks(self, start: int, stop: int) -> tuple[float, float]:
+        if stop - start <= 2 * BLOCK:
+            return min(self._lows[start:stop]), max(self._highs[start:stop])
+        first, last = -(-start // BLOCK), stop // BLOCK
+        lows = self._lows[start : first * BLOCK] + self._lows[last * BLOCK : stop] + self._low_lows[first:last]
+        highs = self._highs[start : first * BLOCK] + self._highs[last * BLOCK : stop] + self._high_highs[first:last]
+        return min(lows), max(highs)
 
     def _least_and_most(self, start: int, stop: int) -> tuple[float, float]:
         if start >= stop:
@@ -166,6 +182,8 @@ class Series:
         self.times: array[float] = array("d")
         """When each was printed, seconds since the epoch; never falls."""
         self.columns: dict[str, Column] = {}
+        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
+        """Latest answers of `edges`: charts of one width ask the same."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -188,6 +206,7 @@ class Series:
         del self.steps[length:]
         del self.numbers[length:]
         del self.times[length:]
+        self._asked.clear()
         for column in self.columns.values():
             column.cut(length)
 
@@ -214,12 +233,25 @@ class Series:
         return self.times if by_time else self.numbers
 
     def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
-        """Places of the steps at which the columns of a picture from `low` to `high` begin, and where the last ends."""
+        """Places of the steps at which the columns of a picture from `low` to `high` begin, and where the last ends.
+
+        Where a column has many blocks of steps, it begins with a whole block: that is less than a dot beside its place,
+        and spares looking at single steps.
+        """
+        asked = low, high, columns, by_time, len(self)
+        if asked in self._asked:
+            return self._asked[asked]
         axis, span = self.axis(by_time=by_time), (high - low) or 1.0
-        found = [bisect_left(axis, low)]
+        first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
+        whole = (last - first) // columns > 8 * BLOCK
+        found = [first - first % BLOCK if whole else first]
         for column in range(1, columns):
-            found.append(bisect_left(axis, low + span * column / columns, found[-1]))
-        return [*found, bisect_left(axis, math.nextafter(high, math.inf), found[-1])]
+            place = bisect_left(axis, low + span * column / columns, first, last)
+            found.append(place - place % BLOCK if whole else place)
+        if len(self._asked) > 8:
+            self._asked.clear()
+        self._asked[asked] = found = [*found, last]
+        return found
 
     def place(self, where: float, *, by_time: bool) -> int | None:
         """The step nearest to a place on the axis; None without steps."""

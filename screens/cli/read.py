@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
+from console.models.nccl_export import nccl_json
+from console.models.training_export import run_json
 from console.reading import LogReading
 from screens.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.models.nccl import Half, NcclTest, Row
+    from console.models.nccl import NcclTest, Row
     from console.models.training import Step, TrainingRun
     from screens.cli.options import Options
 
 _PIECE = 1 << 20
 INTERRUPTED = 130
-_WARM: dict[bool, dict[str, Any]] = {True: {"warm_up": True}, False: {}}
 
 
 def read(options: Options) -> int:
@@ -107,74 +108,21 @@ class Told:
                 say(_test_end(test))
         for run in reading.training:
             say(_run_end(run))
-        if not self._rows and not self._steps:
+        for what, unread in reading.unreadable.items():
+            say(f"{what}: {unread.words}: {unread.text}")
+        if not self._rows and not self._steps and not reading.unreadable:
             say("Neither a table of nccl-tests nor steps of a training run were found.")
 
 
 def as_json(reading: LogReading) -> dict[str, Any]:
     """All of it: what is not known is null; nan and inf are strings."""
-    return {"nccl": [_test(test) for test in reading.nccl], "training": [_run(run) for run in reading.training]}
-
-
-def _test(test: NcclTest) -> dict[str, Any]:
-    return {
-        "program": test.program,
-        "version": test.version,
-        "ranks": test.ranks,
-        "rows": [
-            {
-                "size": row.size,
-                "count": row.count,
-                "type": row.type,
-                "redop": row.redop,
-                "root": row.root,
-                "out_of_place": _half(row.out_of_place),
-                "in_place": _half(row.in_place),
-            }
-            for row in test.rows
-        ],
-        "avg_busbw": _number(test.avg_busbw),
-        "out_of_bounds": test.out_of_bounds,
-        "ok": test.ok,
-        "finished": test.finished,
-        "error": test.error,
+    told: dict[str, Any] = {
+        "nccl": [nccl_json(test) for test in reading.nccl],
+        "training": [run_json(run.format, run.steps) for run in reading.training],
     }
-
-
-def _half(half: Half | None) -> dict[str, Any] | None:
-    if half is None:
-        return None
-    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
-    return {name: _number(value) for name, value in values.items()} | {"wrong": half.wrong}
-
-
-def _run(run: TrainingRun) -> dict[str, Any]:
-    return {"format": run.format, "steps": [_step_json(step) for step in run.steps]}
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    numbers = {
-        "loss": step.loss,
-        "grad_norm": step.grad_norm,
-        "lr": step.lr,
-        "step_time_s": step.step_time_s,
-        "tflops_per_gpu": step.tflops_per_gpu,
-        "tokens_per_s": step.tokens_per_s,
-    }
-    return {
-        "step": step.step,
-        "total": step.total,
-        **{name: _number(value) for name, value in numbers.items()},
-        "skipped": step.skipped,
-        "nan": step.nan,
-        "extra": {name: _number(value) for name, value in step.extra.items()} | _WARM[step.warm_up],
-    }
-
-
-def _number(value: float | None) -> float | str | None:
-    if value is None or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if reading.unreadable:  # there is a key more only where something could not be read
+        told["unreadable"] = {what: asdict(each) for what, each in reading.unreadable.items()}
+    return told
 
 
 def _test_title(test: NcclTest) -> str:

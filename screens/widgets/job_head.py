@@ -111,6 +111,19 @@ def nccl_waits(line: JobLine) -> str:
     return f"No NCCL table in the log of rank 0 so far ({up})."
 
 
+def training_waits(line: JobLine) -> str:
+    """What the training panel waits for while no step has been printed."""
+    jobset = line.jobset
+    if jobset.state is JobState.PENDING:
+        return f"Training has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
+    if jobset.finished:
+        return "No training step was printed in this job."
+    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
+    if waits:
+        return f"Training has not started: {waits}"
+    return f"No training step in the log so far ({line.up} of {wording.count(jobset.ranks, 'rank')} up)."
+
+
 def events_of(line: JobLine) -> dict[RowKey, Event]:
     """What was reported of the job, its Jobs, its pods and its Workload, newest first."""
     fleet, jobset = line.fleet, line.jobset

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from console.models.job import JobState
 from console.models.ranks import Rank, first_failure, ranks
+from console.models.reference import Passing
 from console.models.why_job import why_jobset
 from screens import wording
 from screens.wording import Run
 
 if TYPE_CHECKING:
     from console.models.fleet import Fleet
+    from console.models.glance import Glance
     from console.models.job import JobSet
     from console.models.why import Why
     from screens.wording import Cell
@@ -25,6 +27,8 @@ class JobLine:
 
     jobset: JobSet
     fleet: Fleet
+    glance: Glance | None = None
+    """What its log said last; None: nothing is known."""
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -114,4 +118,33 @@ def last_cell(line: JobLine) -> Cell:
     told = wording.sentence(line.why.sentence)
     if told:
         return Run(told, line.ink)
-    return Run(place_words(line), "dim")
+    return glance_words(line.glance) if line.glance else Run(place_words(line), "dim")
+
+
+def glance_words(glance: Glance) -> list[Run]:
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "busbw 594 GB/s ✓"."""
+    if glance.busbw is not None:
+        average = f", average {glance.average:,.0f}" if glance.average is not None else ""
+        mark = {Passing.PASSED: wording.DONE, Passing.FAILED: wording.BAD}.get(glance.passing)
+        return [Run(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Run(" "), mark] if mark else [])]
+    if glance.nan:
+        return [Run(f"✗ loss nan at {glance.step:,}" if glance.step is not None else "✗ loss nan", "bad")]
+    loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""
+    speed = f"{glance.tflops:,.0f} TFLOP/s" if glance.tflops is not None else ""
+    return [Run("  ".join(words for words in (loss, speed) if words))]
+
+
+def progress_cell(line: JobLine) -> Cell:
+    """How far it is, and how long it will take."""
+    glance = line.glance
+    if glance is None or line.jobset.finished:
+        return ""
+    if glance.size is not None and glance.busbw is not None:
+        return Run(f"at {wording.size(glance.size)}", "dim")
+    if glance.step is None:
+        return ""
+    if not glance.total:
+        return Run(f"step {glance.step:,}", "dim")
+    left = f" {wording.age(glance.eta)} left" if glance.eta else ""
+    share = Run(f" {wording.percent(glance.step, glance.total)}")
+    return [*wording.bar(glance.step, glance.total, 8), share, Run(left, "dim")]

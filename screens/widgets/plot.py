@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import groupby, pairwise
 from math import ceil, floor, log10
+from typing import TYPE_CHECKING
 
 from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DOTS_WIDE = 2
 DOTS_HIGH = 4
 _BRAILLE = 0x2800
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 SHADE = "░"
-_LETTERS = tuple(chr(_BRAILLE + bits) for bits in range(256))
+_LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
 _COLUMN = tuple(sum(_BITS[y][x] for y in range(DOTS_HIGH)) for x in range(DOTS_WIDE))
 """All dots of one column of a cell."""
+_SPARSE = tuple(_BITS[0][x] | _BITS[2][x] for x in range(DOTS_WIDE))
+"""Every other one of them."""
 
 
 class Canvas:
@@ -27,8 +34,8 @@ class Canvas:
         cells = self.width * self.height
         self._dots = bytearray(cells)
         self._dot_inks = [""] * cells
-        self._shades: dict[int, Run] = {}
-        self._marks: dict[int, Run] = {}
+        self._shades: list[dict[int, Run]] = [{} for _ in range(self.height)]
+        self._marks: list[dict[int, Run]] = [{} for _ in range(self.height)]
 
     def text(self, x: int, y: int, text: str, ink: str = "") -> None:
         """Writes from that cell on; what does not fit is cut."""
@@ -38,17 +45,17 @@ class Canvas:
     def mark(self, x: int, y: int, letter: str, ink: str = "") -> None:
         """Puts one letter in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._marks[y * self.width + x] = Run(letter, ink)
+            self._marks[y][x] = Run(letter, ink)
 
     def letter(self, x: int, y: int) -> str:
         """The letter marked in that cell, or none."""
-        found = self._marks.get(y * self.width + x) if 0 <= x < self.width and 0 <= y < self.height else None
+        found = self._marks[y].get(x) if 0 <= y < self.height else None
         return found.text if found else ""
 
     def shade(self, x: int, y: int, ink: str = "faint", letter: str = SHADE) -> None:
         """Puts a letter behind whatever is drawn in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._shades[y * self.width + x] = Run(letter, ink)
+            self._shades[y][x] = Run(letter, ink)
 
     def dot(self, x: int, y: int, ink: str = "") -> None:
         """Sets one braille dot; dots count from the top left, two to a cell across and four down."""
@@ -58,19 +65,25 @@ class Canvas:
             self._dots[cell] |= _BITS[y % DOTS_HIGH][x % DOTS_WIDE]
             self._dot_inks[cell] = ink
 
-    def upright(self, x: int, top: int, bottom: int, ink: str = "") -> None:
-        """A line straight down from one dot to another, whole cells at a time."""
-        column = x // DOTS_WIDE
-        top, bottom = max(0, top), min(self.height * DOTS_HIGH - 1, bottom)
+    def upright(self, x: int, top: int, bottom: int, ink: str = "", *, sparse: bool = False) -> None:
+        """A line straight down from one dot to another; `sparse` sets every other dot between both ends."""
+        column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
+        top, bottom = max(0, top), min(height - 1, bottom)
         if not 0 <= column < self.width or top > bottom:
             return
-        first, last = -(-top // DOTS_HIGH), (bottom + 1) // DOTS_HIGH
-        for y in (*range(top, min(first * DOTS_HIGH, bottom + 1)), *range(max(last * DOTS_HIGH, top), bottom + 1)):
-            self.dot(x, y, ink)
-        whole = _COLUMN[x % DOTS_WIDE]
-        for cell in range(first * self.width + column, last * self.width + column, self.width):
-            self._dots[cell] |= whole
-            self._dot_inks[cell] = ink
+        side, dots, inks, width = x % DOTS_WIDE, self._dots, self._dot_inks, self.width
+        whole = _SPARSE[side] if sparse else _COLUMN[side]
+        first, last = top // DOTS_HIGH, bottom // DOTS_HIGH
+        for row in range(first, last + 1):
+            cell = row * width + column
+            bits = whole
+            if row in (first, last):
+                bits &= _below(side, top - row * DOTS_HIGH) & _above(side, bottom - row * DOTS_HIGH)
+            dots[cell] |= bits
+            inks[cell] = ink
+        if sparse:
+            self.dot(x, top, ink)
+            self.dot(x, bottom, ink)
 
     def line(self, start: tuple[int, int], end: tuple[int, int], ink: str = "", *, every: int = 1) -> None:
         """A straight line between two dots; with `every` above 1 only each so-many-th dot is set."""
@@ -82,32 +95,50 @@ class Canvas:
         for step in range(0, steps + 1, every):
             self.dot(start[0] + round(across * step / steps), start[1] + round(down * step / steps), ink)
 
+    def path(self, dots: Sequence[tuple[int, int]], ink: str = "") -> None:
+        """A line through all of these, alone in its cells: what was drawn there before is taken away."""
+        width, cells = self.width, set()
+        for (_, y), (to_x, to_y) in pairwise(dots):
+            low, high = min(y, to_y) // DOTS_HIGH, max(y, to_y) // DOTS_HIGH
+            cells |= {row * width + to_x // DOTS_WIDE for row in range(low, high + 1)}
+        for cell in cells:
+            if 0 <= cell < len(self._dots):
+                self._dots[cell] = 0
+        for (x, y), (to_x, to_y) in pairwise(dots):
+            if to_x - x == 1:
+                self.upright(to_x, *(sorted((y + (to_y > y) - (to_y < y), to_y)) if y != to_y else (y, y)), ink)
+            else:
+                self.line((x, y), (to_x, to_y), ink)
+
     def rows(self) -> list[list[Run]]:
         """The picture, line by line, neighbours of one ink joined."""
         return [self._row(y) for y in range(self.height)]
 
     def _row(self, y: int) -> list[Run]:
-        runs: list[Run] = []
-        letters: list[str] = []
-        ink = ""
-        dots, inks, shades, marks = self._dots, self._dot_inks, self._shades, self._marks
-        for cell in range(y * self.width, (y + 1) * self.width):
-            if cell in marks:
-                letter, own = marks[cell]
-            elif dots[cell]:
-                letter, own = _LETTERS[dots[cell]], inks[cell]
-            elif cell in shades:
-                letter, own = shades[cell]
-            else:
-                letter, own = " ", ""
-            if own != ink and letters:
-                runs.append(Run("".join(letters), ink))
-                letters = []
-            ink = own
-            letters.append(letter)
-        if letters:
-            runs.append(Run("".join(letters), ink))
+        start, end = y * self.width, (y + 1) * self.width
+        dots, inks = self._dots[start:end], self._dot_inks[start:end]
+        letters = [_LETTERS[bits] for bits in dots]
+        for x, (letter, ink) in self._shades[y].items():
+            if not dots[x]:
+                letters[x], inks[x] = letter, ink
+        for x, (letter, ink) in self._marks[y].items():
+            letters[x], inks[x] = letter, ink
+        runs, at = [], 0
+        for ink, same in groupby(inks):
+            upto = at + len(list(same))
+            runs.append(Run("".join(letters[at:upto]), ink))
+            at = upto
         return runs
+
+
+def _below(side: int, row: int) -> int:
+    """The dots of a column of a cell from that row down."""
+    return _COLUMN[side] if row <= 0 else sum(_BITS[y][side] for y in range(row, DOTS_HIGH))
+
+
+def _above(side: int, row: int) -> int:
+    """The dots of a column of a cell down to that row."""
+    return _COLUMN[side] if row >= DOTS_HIGH - 1 else sum(_BITS[y][side] for y in range(row + 1))
 
 
 def round_step(span: float, parts: int) -> float:

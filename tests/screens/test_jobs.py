@@ -395,7 +395,7 @@ async def test_every_tab_draws_at_every_size(size: tuple[int, int]) -> None:
     session.say("llama-workload-0-0-x7k0", *table_text(500.0, 640.0))
     async with console(session, size=size) as (app, pilot, _):
         screen = await to_job_at_any_size(app, pilot)
-        for key in "rlbey":
+        for key in "rlbtey":
             await pilot.press(key)
             await pilot.pause()
         assert screen.switcher.current == "yaml"

@@ -1,0 +1,45 @@
+"""Options of the commands on what jobs measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable
+
+
+def add_measuring(command: Callable[[str, str], ArgumentParser]) -> None:
+    """The commands themselves."""
+    _add_nccl(command("nccl", "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past"))
+    _add_training(command("training", "how far the training of a job is: loss, speed, time left, what happened"))
+
+
+def _add_nccl(parser: ArgumentParser) -> None:
+    """Of `a4 nccl`."""
+    parser.epilog = (
+        "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
+        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others."
+    )
+    _add(parser)
+    parser.add_argument("--compare", metavar="RUN", default="",
+                        help="beside the last test of that job, or the number of a test in --history")  # fmt: skip
+    parser.add_argument("--pass", dest="pass_line", type=float, metavar="GB/S", help="the pass line")
+    parser.add_argument("--history", action="store_true", help="tests that are kept of that job (- for all jobs)")
+
+
+def _add_training(parser: ArgumentParser) -> None:
+    """Of `a4 training`."""
+    parser.epilog = "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help."
+    _add(parser)
+    parser.add_argument("--earlier", action="store_true", help="earlier runs of the recipe in the picture too")
+    names = "loss, grad_norm, lr, step_time_s, tokens_per_s, tflops_per_gpu"
+    parser.add_argument("--metric", choices=names.split(", "), default="loss", metavar="NAME", help=f"of it: {names}")
+
+
+def _add(parser: ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--csv", action="store_true", help="as CSV")
+    form.add_argument("--svg", metavar="FILE", default="", help="the curve as a picture, in that file (- for stdout)")

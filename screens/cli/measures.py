@@ -1,0 +1,236 @@
+"""The commands `a4 nccl` and `a4 training`: what a job measured, also after it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+from console.models.nccl_export import curve_svg, nccl_json, tests_csv
+from console.models.nccl_kept import comparable, compare, faster, usual
+from console.models.reference import Passing, expected_busbw, is_comparable, judge
+from console.models.training_export import track_csv, track_json, track_svg
+from screens import wording
+from screens.cli.connect import connected
+from screens.cli.jobs import find_job
+from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.writing import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.measures.job import JobMeasures
+    from console.models.nccl_kept import MeasuredTest
+    from console.models.training_track import Track
+    from console.session import Session
+    from screens.cli.options import Options
+
+KINDS = ("jobsets", "jobs", "pods", "nodes")
+
+
+async def nccl(options: Options) -> int:
+    """Print the tables of a job's tests, and their verdict."""
+    async with connected(options, KINDS) as session:
+        if options.history:
+            return _history(await session.measures.kept.read(), options)
+        job = await _measured(session, options.job)
+        kept = await session.measures.kept.read()
+        if not job.tests:
+            _unreadable(job, "nccl")
+            raise NotFound(f"{options.job} has printed no table of nccl-tests.", f"Its log: a4 logs {options.job}")
+        line = options.pass_line or session.measures.pass_line
+        other = _other(options.compare, kept, job.tests[-1]) if options.compare else None
+        await _print_tests(job.tests, kept, other, line, options)
+        _unreadable(job, "nccl")
+        failed = any(_judged(each, line) is Passing.FAILED for each in job.tests)
+    return int(failed)
+
+
+async def training(options: Options) -> int:
+    """Print how far a job's training is, how fast, and what happened on the way."""
+    async with connected(options, KINDS) as session:
+        job = await _measured(session, options.job)
+        track = job.track
+        if track is None or track.last is None:
+            _unreadable(job, "training")
+            raise NotFound(f"{options.job} has printed no step of training.", f"Its log: a4 logs {options.job}")
+        if options.json:
+            say_json({"name": options.job, "training": [track_json(each, job.accelerator) for each in job.tracks]})
+        elif options.csv:
+            sys.stdout.write(track_csv(job.tracks))
+        elif options.svg:
+            earlier = await session.measures.earlier(job) if options.earlier else []
+            await asyncio.to_thread(write_text, options.svg, track_svg(options.job, track, earlier, options.metric))
+        else:
+            _say_training(options.job, job, track)
+        _unreadable(job, "training")
+    return int(track.nan)
+
+
+async def _measured(session: Session, name: str) -> JobMeasures:
+    """All that there is now; NotFound if the job is neither in the cluster nor kept."""
+    fleet = await session.listed(*KINDS)
+    async with session.measures.job(session.namespace, name, once=True) as job:
+        async for _ in job.changes():
+            pass
+    if (session.namespace, name) not in fleet.jobsets:
+        if not job.tests and not job.tracks:
+            find_job(fleet, session.namespace, name)
+        warn(f"{name} is not in the cluster any more: this is from its log as it was kept.")
+    return job
+
+
+def _unreadable(job: JobMeasures, what: str) -> None:
+    if what in job.unreadable:
+        rank, told = job.unreadable[what]
+        warn(f"rank {rank}: {told.words}: {told.text}")
+
+
+# tests
+
+
+def _judged(test: MeasuredTest, line: float) -> Passing:
+    return judge(test.test, line, test.accelerator).passing
+
+
+def _other(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
+    """The test to compare with; NotFound names those there are."""
+    fitting = comparable(kept, shown)
+    found = next((each for each in fitting if each.job == word), None)
+    if found is None and word.isdigit() and 0 < int(word) <= len(kept):
+        found = kept[int(word) - 1]
+    if found is None:
+        names = ", ".join(dict.fromkeys(each.job for each in fitting[:5]))
+        raise NotFound(f"No test of {word} is kept that can be compared.", f"There are: {names}." if names else "")
+    return found
+
+
+async def _print_tests(
+    tests: Sequence[MeasuredTest],
+    kept: Sequence[MeasuredTest],
+    other: MeasuredTest | None,
+    line: float,
+    options: Options,
+) -> None:
+    last = tests[-1]
+    if options.json:
+        say_json(
+            {"name": options.job, "pass_line": line, "nccl": [_test_json(each, kept, other, line) for each in tests]}
+        )
+    elif options.csv:
+        sys.stdout.write(tests_csv([each.test for each in tests]))
+    elif options.svg:
+        others = [(other.job, other.test)] if other else []
+        compared = is_comparable(last.test, last.accelerator)
+        await asyncio.to_thread(write_text, options.svg, curve_svg(options.job, last.test, others, compared=compared))
+    else:
+        for each in tests:
+            _say_test(each, kept, other, line)
+
+
+def _test_json(
+    each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
+) -> dict[str, object]:
+    told, own = judge(each.test, line, each.accelerator), usual(comparable(kept, each))
+    found: dict[str, object] = nccl_json(each.test) | {
+        "attempt": each.attempt,
+        "rank": each.rank,
+        "at": each.at,
+        "nodes": each.nodes,
+        "verdict": told.passing,
+        "why": told.why,
+        "usual": {str(size): middle for size, (_, middle, _) in own.sizes.items()} if own else None,
+    }
+    if other is not None:
+        found["compared"] = {
+            "job": other.job,
+            "faster": faster(other.test, each.test),
+            "sizes": [
+                {"size": size.size, "before": size.before, "after": size.after, "share": size.share}
+                for size in compare(other.test, each.test)
+            ],
+        }
+    return found
+
+
+def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float) -> None:
+    test, own = each.test, usual(comparable(kept, each))
+    compared = is_comparable(test, each.accelerator)
+    say(
+        " ".join(
+            filter(None, [test.program or "nccl-tests", test.version, f"{test.ranks} ranks" if test.ranks else ""])
+        )
+    )
+    titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["OF A4"] * compared
+    titles += ["OF USUAL"] * bool(own) + [f"THAN {other.job}"] * bool(other) if other else ["OF USUAL"] * bool(own)
+    before = {row.size: row.best_busbw for row in other.test.rows} if other else {}
+    rows = []
+    for row in test.rows:
+        halves = (row.out_of_place, row.in_place)
+        wrong = [half.wrong for half in halves if half and half.wrong is not None]
+        cells = [wording.size(row.size)]
+        cells += [f"{half.busbw:,.1f}" if half and half.busbw is not None else "-" for half in halves]
+        cells.append(str(sum(wrong)) if wrong else "-")
+        if compared:
+            cells.append(_share(row.best_busbw, expected_busbw(row.size)))
+        if own:
+            cells.append(_share(row.best_busbw, own.at(row.size)))
+        if other:
+            cells.append(_share(row.best_busbw, before.get(row.size)))
+        rows.append(cells)
+    say_table(titles, rows, [True] * len(titles))
+    told = judge(test, line, each.accelerator)
+    average = f"average {test.avg_busbw:,.1f} GB/s: " if test.avg_busbw is not None else ""
+    say(f"{average}{told.passing}{f', {told.why}' if told.why else ''}")
+
+
+def _share(value: float | None, of: float | None) -> str:
+    return f"{100 * value / of:.0f} %" if value is not None and of else ""
+
+
+def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
+    shown = [(at, each) for at, each in enumerate(kept, start=1) if options.job in {"-", each.job}]
+    if options.json:
+        say_json([_test_json(each, kept, None, options.pass_line or 0.0) | {"job": each.job} for _, each in shown])
+        return 0
+    if not shown:
+        raise BadInput(f"No test of {options.job} is kept.", "Of all jobs: a4 nccl - --history")
+    rows = [
+        [str(at), each.job, wording.clock(each.at), each.test.program or "", str(each.test.ranks or ""),
+         f"{each.test.peak_busbw or 0:,.0f}", f"{each.test.avg_busbw or 0:,.0f}", str(len(each.nodes))]
+        for at, each in shown
+    ]  # fmt: skip
+    say_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK", "AVERAGE", "NODES"], rows,
+              [True, False, False, False, True, True, True, True])  # fmt: skip
+    return 0
+
+
+# training
+
+
+def _say_training(name: str, job: JobMeasures, track: Track) -> None:
+    last = track.last
+    assert last is not None
+    total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
+    say(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
+    left, share = track.eta(), track.mfu(job.accelerator)
+    facts = [
+        ("loss", "nan" if track.nan else _figure(track.latest("loss"))),
+        ("grad norm", _figure(track.latest("grad_norm"))),
+        ("learning rate", _figure(track.latest("lr"))),
+        ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
+        ("TFLOP/s per GPU", _figure(track.recent("tflops_per_gpu"))),
+        ("MFU", f"{100 * share:.1f} % of the dense BF16 peak of {job.accelerator}" if share is not None else ""),
+        ("tokens/s", _figure(track.recent("tokens_per_s"))),
+        ("left", "finished" if track.finished else wording.duration(left) if left is not None else ""),
+    ]
+    for label, value in facts:
+        if value:
+            say(f"  {label:16} {value}")
+    for mark in track.marks():
+        say(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,.6g}"

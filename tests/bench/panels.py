@@ -1,0 +1,81 @@
+"""`python -m tests.bench panels`: what it costs to draw a training run of a million steps, and to take its steps in."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.models.training import Step
+from console.models.training_series import METRICS
+from console.models.training_track import Track
+from screens.widgets.training_charts import Picture, draw
+from screens.widgets.training_plot import View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STEPS = 1_000_000
+BOUND = 16.0
+"""Milliseconds that one drawing may take: a frame of 60 a second."""
+TIMES = 25
+SIZES = ((78, 20), (200, 50))
+CHUNK = 20_000
+
+
+def steps(number: int) -> list[Step]:
+    """A run with noise, a spike, and NaN at one place."""
+    chance = random.Random(1)
+    found = []
+    for at in range(1, number + 1):
+        loss = 2 + 9 * math.exp(-at / (number / 8)) + 0.05 * chance.random() + (4 if at == number // 2 else 0)
+        found.append(
+            Step(at, number, math.nan if at == number * 3 // 4 else loss, 1 + chance.random(), 3e-4 * (1 - at / number),
+                 6.9 + 0.1 * chance.random(), 1180 + chance.random(), 9000.0, nan=at == number * 3 // 4)
+        )  # fmt: skip
+    return found
+
+
+def taken(every: Sequence[Step]) -> tuple[Track, float]:
+    """The run as it is followed, and microseconds a step that this took."""
+    track, growing = Track("megatron"), []
+    began = time.perf_counter()
+    for start in range(0, len(every), CHUNK):
+        growing += every[start : start + CHUNK]
+        track.sync(growing, 1.7e9 + start)
+    return track, 1e6 * (time.perf_counter() - began) / len(every)
+
+
+def main() -> int:
+    """Measure, say it, and fail if the slowest usual drawing is over the bound."""
+    every = steps(STEPS)
+    track, cost = taken(every)
+    say(f"{STEPS:,} steps taken in: {cost:.1f} µs a step; marks: {[mark.words for mark in track.marks()]}")
+    worst = 0.0
+    views = {"whole": View(), "by time, log": View(by_time=True, log=True), "64 x zoom": View(span=1 / 64, end=0.6)}
+    for width, height in SIZES:
+        for name, view in views.items():
+            took = []
+            for turn in range(TIMES):
+                fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
+                began = time.perf_counter()
+                draw(Picture(track, track.marks()), fresh, METRICS, width, height, alone=False).rows()
+                took.append(1000 * (time.perf_counter() - began))
+            took.sort()
+            worst = max(worst, took[len(took) // 2])
+            say(
+                f"{width} x {height}, {name:14} {took[len(took) // 2]:6.1f} ms (median of {TIMES}, least {took[0]:.1f})"
+            )
+    say(f"bound {BOUND:.0f} ms: {'kept' if worst <= BOUND else 'MISSED'}")
+    return int(worst > BOUND)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
