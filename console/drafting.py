@@ -155,7 +155,9 @@ class Drafting:
         """
         known = dict(os.environ) if variables is None else dict(variables)
         known.setdefault("USER", getuser())
-        return await Pasting(self._catalogue, self.changes).paste(recipe, text, known)
+        # Terminals end the lines of what they paste with a carriage return.
+        lines = text.replace("\r\n", "\n").replace("\r", "\n")
+        return await Pasting(self._catalogue, self.changes).paste(recipe, lines, known)
 
     def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
         """What given values change of a recipe's defaults; names of another recipe are left out."""

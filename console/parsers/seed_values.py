@@ -64,8 +64,11 @@ def assemble(trees: Iterable[Mapping[str, Any]], settings: Iterable[Setting], ou
     for tree in trees:
         lay_over(root, tree)
     for setting in settings:
-        if setting.unknown:
-            ours = names.SAME.get(tuple(str(name) for name in setting.way), "its field")
+        # The name of a launcher tells the recipe, wherever its folder is.
+        named = setting.file and "$" not in File(str(setting.value)).name
+        if setting.unknown and not named:
+            bucket = "gcsMounts" in setting.way or "gcsVolumes" in setting.way
+            ours = names.SAME.get(tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field")
             out.leave(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
             continue
         put_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)

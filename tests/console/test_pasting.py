@@ -105,6 +105,22 @@ colour: blue
 """
 
 
+async def test_a_command_tells_its_recipe_where_none_of_its_variables_is_set() -> None:
+    told = {}
+    for command in documents():
+        draft = await DRAFTING.paste("swift-dpo", command, variables={"USER": "anna"})
+        told[draft.name] = draft.recipe
+        buckets = [each.message for each in draft.left_out if "bucketName" in each.path]
+        assert all("type the value into storage.gcs" in each for each in buckets)
+    assert told == {name: recipe for name, (recipe, _) in EXPECTED.items()}
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+async def test_line_ends_as_terminals_paste_them_change_nothing(end: str) -> None:
+    for command in documents():
+        assert await pasted(command.replace("\n", end)) == await pasted(command)
+
+
 async def test_a_values_file_of_a_document_is_translated() -> None:
     draft = await pasted(SEED_VALUES, "qwen3-30b-pretrain")
     assert draft.problems == ()
