@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
+    from console.cluster.kubeconfig import Kubeconfig
     from console.gke import Gke
     from console.google.reach import Reach
     from console.models.gke import GkeCluster, Project
@@ -199,6 +200,40 @@ class Cloud:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)
         return found_in((await self.clusters(projects)).clusters, name)
 
+    # going there
+
+    async def greet(self, cluster: GkeCluster, way: str = "") -> str:
+        """Log in to a cluster once ("dns" or "ip", else what answers first); gives its version of Kubernetes."""
+        from console import connecting
+
+        token = (await self.reach()).token
+        return (await connecting.greet(cluster, token, way, practice=self.practice_folder))[1]
+
+    async def enter(self, cluster: GkeCluster, way: str = "") -> None:
+        """Go there with the session that this belongs to; whatever fails leaves it where it is. No file is written."""
+        from console import connecting
+
+        assert self._watched is not None
+        token, practice = (await self.reach()).token, self.practice_folder
+        chosen, _ = await connecting.greet(cluster, token, way, practice=practice)
+        address = connecting.ways(cluster)[chosen]
+        connecting.add(self._watched.kubeconfig, cluster, address, token, practice=practice)
+        await self._watched.switch(context=cluster.context)
+
+    @staticmethod
+    def usual_kubeconfig() -> Path:
+        """The file that kubectl would write to."""
+        from console import connecting
+
+        return connecting.usual_kubeconfig()
+
+    @staticmethod
+    async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
+        """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had such an entry."""
+        from console import connecting
+
+        return await connecting.write_kubeconfig(cluster, path, way)
+
     async def enable_service(self, project: str, service: str) -> None:
         """Enable a service of Google's in a project and wait until it is."""
         self.check_may(f"enable {service}")
@@ -235,6 +270,23 @@ async def _some(known: Clusters, pending: set[asyncio.Task[Clusters]]) -> tuple[
     for task in done:
         known = known.joined(task.result())
     return known, waiting
+
+
+async def from_google(context: str) -> Kubeconfig:
+    """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
+    from console import connecting
+    from console.cluster.kubeconfig import Kubeconfig
+
+    cloud = Cloud()
+    try:
+        found = await cloud.find(context)
+        token = (await cloud.reach()).token
+        made = Kubeconfig()
+        made.source, made.current = "of Google's list of clusters", found.context
+        connecting.add(made, found, connecting.ways(found)[await connecting.reachable(found)], token)
+        return made
+    finally:
+        await cloud.close()
 
 
 def found_in(clusters: Sequence[GkeCluster], name: str) -> GkeCluster:

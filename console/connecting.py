@@ -14,10 +14,8 @@ from console.errors import BadInput, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from console.cloud import Cloud
     from console.cluster.connection import Kubeconfig
     from console.models.gke import GkeCluster
-    from console.watched import WatchedCluster
 
 ANSWER = 4.0
 """Seconds in which an address has to take a connection."""
@@ -83,28 +81,24 @@ async def _answers(address: str) -> bool:
     return True
 
 
-async def connect(watched: WatchedCluster, cloud: Cloud, cluster: GkeCluster, way: str = "") -> str:
-    """Go there with the session at hand; gives the name of the new context, which no file has."""
-    chosen = await reachable(cluster, way)
-    await greet(cloud, cluster, chosen)
-    reach = await cloud.reach()
-    add(watched.kubeconfig, cluster, ways(cluster)[chosen], reach.token, practice=cloud.practice_folder)
-    await watched.switch(context=cluster.context)
-    return cluster.context
-
-
-async def greet(cloud: Cloud, cluster: GkeCluster, way: str = "") -> str:
-    """Log in to the cluster once; gives the version of Kubernetes that it runs."""
+async def greet(
+    cluster: GkeCluster,
+    token: Callable[[], Awaitable[tuple[str, float]]],
+    way: str = "",
+    *,
+    practice: Path | None = None,
+) -> tuple[str, str]:
+    """Log in to the cluster once; gives the way in that answered, and the version of Kubernetes that it runs."""
     from console.cluster.connection import Connection
     from console.cluster.kubeconfig import Kubeconfig
 
     chosen = await reachable(cluster, way)
     address = ways(cluster)[chosen]
     kubeconfig = Kubeconfig()
-    add(kubeconfig, cluster, address, (await cloud.reach()).token, practice=cloud.practice_folder)
+    add(kubeconfig, cluster, address, token, practice=practice)
     connection = Connection(kubeconfig.target(cluster.context))
     try:
-        return await connection.catalogue.build()
+        return chosen, await connection.catalogue.build()
     except Unreachable as error:  # a proxy on the way may have taken the connection
         raise (_private(cluster) if cluster.private and chosen == "ip" else error) from error
     finally:
@@ -137,26 +131,6 @@ def usual_kubeconfig() -> Path:
     from console.cluster import entry
 
     return entry.usual_file()
-
-
-async def from_google(context: str) -> Kubeconfig:
-    """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
-    from console.cloud import Cloud, place_in
-    from console.cluster.kubeconfig import Kubeconfig
-
-    place = place_in(context)
-    if place is None:
-        raise BadInput(f"{context} names no cluster of GKE's.", "Write gke_PROJECT_LOCATION_NAME.")
-    cloud = Cloud()
-    try:
-        found = await (await cloud.gke()).cluster(place.project, place.location, place.cluster)
-        reach = await cloud.reach()
-        made = Kubeconfig()
-        made.source, made.current = "of Google's list of clusters", found.context
-        add(made, found, ways(found)[await reachable(found)], reach.token)
-        return made
-    finally:
-        await cloud.close()
 
 
 async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:

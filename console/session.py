@@ -113,7 +113,7 @@ class Session(ClusterInCloud):
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:
                 raise
-        from console.connecting import from_google
+        from console.cloud import from_google
 
         session = cls(settings, await from_google(settings.context), FIELDS if kinds is None else kinds)
         await session._connect(settings.context, settings.namespace)

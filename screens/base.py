@@ -148,7 +148,7 @@ class LiveApp(OrderedApp):
             await session.close()
 
     def _tick(self) -> None:
-        if isinstance(self.screen, LiveScreen):
+        if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
             self.screen.tick()
 
 

@@ -242,12 +242,11 @@ class ClustersScreen(LiveScreen):
         """Go there; whatever stands in the way leaves everything as it is."""
         self.notify(f"Connecting to {cluster.path} …", timeout=2, markup=False)
         with self.report_errors(f"Could not connect to {cluster.name}"):
-            from console import connecting
-
+            cloud = await self.cloud()
             if self.app.connected:
-                await connecting.connect(self.session, self.session.cloud, cluster)
+                await cloud.enter(cluster)
             else:
-                await connecting.greet(await self.cloud(), cluster)
+                await cloud.greet(cluster)
                 self.app.settings = replace(self.app.settings, context=cluster.context)
                 await self.app.action_reconnect()
             self.app.only_namespace = ""
@@ -265,15 +264,14 @@ class ClustersScreen(LiveScreen):
     @work(group="actions")
     async def write(self, cluster: GkeCluster) -> None:
         """Put it into a kubeconfig."""
-        from console import connecting
-
-        usual = "" if self.app.settings.practice else str(connecting.usual_kubeconfig())
+        cloud = await self.cloud()
+        usual = "" if self.app.settings.practice else str(cloud.usual_kubeconfig())
         hint = "An entry of that name is replaced; all else stays. No token is written. Esc turns away."
         path = await self.app.push_screen_wait(Prompt(f"Put {cluster.context} into which file?", usual, hint=hint))
         if not path:
             return
         with self.report_errors("Could not write the kubeconfig"):
-            file, replaced = await connecting.write_kubeconfig(cluster, Path(path))
+            file, replaced = await cloud.write_kubeconfig(cluster, Path(path))
             verb = "replaced in" if replaced else "added to"
             self.notify(f"{cluster.context} was {verb} {file}.", timeout=5, markup=False)
 

@@ -28,6 +28,7 @@ from console.parsers.stamps import stamped
 from console.parsers.timestamp import format_time
 from console.settings import Settings
 from console.spool.shelf import logs_folder
+from tests.fakes_google import FakeCloud, FakeNodePools
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
 from tests.fakes_tunnels import FakeTunnels
@@ -107,6 +108,8 @@ class FakeSession:
         self.releases = FakeReleases(self)
         self.profiles = FakeProfiles()
         self.tunnels = FakeTunnels(self)
+        self.node_pools = FakeNodePools(self)
+        self.cloud = FakeCloud(self)
         self.preflight = FakePreflight(self)
         self._woken: set[asyncio.Event] = set()
 

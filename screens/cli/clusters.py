@@ -106,8 +106,6 @@ async def _token(options: Options) -> int:
 
 
 async def _connect(options: Options) -> int:
-    from console import connecting
-
     if len(options.words) != 1:
         raise BadInput("Name one cluster.", "a4 clusters lists them.")
     async with cloud_of(options) as (cloud, _):
@@ -118,9 +116,9 @@ async def _connect(options: Options) -> int:
             )
         cluster = await cloud.find(options.words[0], options.projects)
         start = time.monotonic()
-        version = await connecting.greet(cloud, cluster, options.via)
+        version = await cloud.greet(cluster, options.via)
         took = time.monotonic() - start
-        written = await _write(options, cluster)
+        written = await _write(options, cloud, cluster)
     if options.json:
         say_json({"kind": "connected", "context": cluster.context, "version": version, "seconds": took,
                   "kubeconfig": written})  # fmt: skip
@@ -130,13 +128,11 @@ async def _connect(options: Options) -> int:
     return 0
 
 
-async def _write(options: Options, cluster: GkeCluster) -> str:
+async def _write(options: Options, cloud: Cloud, cluster: GkeCluster) -> str:
     if options.write_kubeconfig is None:
         return ""
-    from console.connecting import write_kubeconfig
-
     file = options.write_kubeconfig or options.kubeconfig
-    path, _ = await write_kubeconfig(cluster, Path(file) if file else None, options.via)
+    path, _ = await cloud.write_kubeconfig(cluster, Path(file) if file else None, options.via)
     return str(path)
 
 

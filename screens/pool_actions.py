@@ -1,0 +1,161 @@
+"""What can be done with a node pool at Google: another size, other limits, a report of a faulty host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from console.errors import BadInput
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Choice, Pick
+from screens.modals.prompt import Prompt
+from screens.node_actions import NodeActions
+from screens.wording import count
+
+if TYPE_CHECKING:
+    from console.models.gke import GkeOperation
+    from console.models.node import Node
+    from console.models.node_pools import PoolFacts
+
+REPORTABLE = ("a3-", "a4-", "a4x-")
+
+
+class PoolActions(NodeActions):
+    """A screen about one pool."""
+
+    CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | {"resize", "limits", "report"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("R", "resize", "Resize", key_display="R", id="pool.resize",
+                tooltip="Another number of machines in this pool. Asks first"),
+        Binding("L", "limits", "Limits", key_display="L", id="pool.limits",
+                tooltip="Between which sizes the autoscaler keeps this pool. Asks first"),
+        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
+                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
+    ]  # fmt: skip
+
+    @property
+    def facts(self) -> PoolFacts | None:
+        """The pool as Google has it; None while that is not known."""
+        raise NotImplementedError
+
+    def look_again(self) -> None:
+        """Something was asked for: see at once what comes of it."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what Google would do."""
+        facts = self.facts
+        if action in {"resize", "limits"} and (facts is None or facts.pool.queued or facts.pool.flex_start):
+            return False
+        if action == "report" and (facts is None or not self._reportable()):
+            return False
+        return super().check_action(action, parameters)
+
+    def _reportable(self) -> list[Node]:
+        """The node under the cursor, where Google takes a report about it."""
+        if not self.app.connected:
+            return []
+        pools = self.session.node_pools
+        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+
+    def action_resize(self) -> None:
+        """Ask how many, ask whether, then do it."""
+        if self.facts is not None:
+            self.resize(self.facts)
+
+    @work(group="actions")
+    async def resize(self, facts: PoolFacts) -> None:
+        """Another number of machines."""
+        name, zones = facts.pool.name, len(facts.pool.zones)
+        now = facts.target if facts.target is not None else facts.nodes
+        each = now // max(1, zones)
+        where = f" in each of its {zones} zones" if zones > 1 else ""
+        text = await self.app.push_screen_wait(
+            Prompt(f"How many machines is {name} to have{where}? It has {each} of them wanted now.", str(each))
+        )
+        if not text:
+            return
+        with self.report_errors(f"Could not resize {name}"):
+            if not text.isdecimal():
+                raise BadInput(f"{text!r} is no number of machines.", "Give a whole number, 0 or more.")
+            wanted = int(text)
+            if wanted == each:
+                self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
+                return
+            lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
+            lines += ["The reservation or the zone must have them: else it ends half-way."] if wanted > each else []
+            title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"
+            if await self.app.push_screen_wait(Confirm(title, lines, verb="Resize", keep="Leave")):
+                self._tell(await self.session.node_pools.resize(name, wanted))
+
+    def _autoscaled(self, facts: PoolFacts, wanted: int) -> list[str]:
+        if not facts.pool.autoscaling:
+            return []
+        outside = not facts.pool.least <= wanted <= facts.pool.most
+        words = f"Its autoscaler keeps it at {facts.limits} nodes"
+        return [f"{words}, and may change it again." if not outside else f"{words}: it would undo this."]
+
+    def action_limits(self) -> None:
+        """Ask for the limits, ask whether, then set them."""
+        if self.facts is not None:
+            self.limits(self.facts)
+
+    @work(group="actions")
+    async def limits(self, facts: PoolFacts) -> None:
+        """Other limits of autoscaling."""
+        name = facts.pool.name
+        now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
+        hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc turns away."
+        question = f"Between which sizes is the autoscaler to keep {name}?"
+        text = await self.app.push_screen_wait(Prompt(question, now, hint=hint))
+        if not text:
+            return
+        with self.report_errors(f"Could not set the limits of {name}"):
+            words = text.replace("to", " ").replace(",", " ").split()
+            if len(words) != 2 or not all(word.isdecimal() for word in words):
+                raise BadInput(f"{text!r} are no limits.", "Give two whole numbers, the smaller first: 2 8.")
+            least, most = int(words[0]), int(words[1])
+            title = f"Let the autoscaler keep {name} between {least} and {count(most, 'node')}?"
+            lines = ["Idle machines above the least go after ten minutes."]
+            if most == 0:
+                title, lines = f"Switch the autoscaler of {name} off?", ["The pool keeps the size it has."]
+            if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
+                self._tell(await self.session.node_pools.scale_between(name, least, most))
+
+    def action_report(self) -> None:
+        """Ask for the fault, then for the name, then report."""
+        for node in self._reportable():
+            self.report(node)
+
+    @work(group="actions")
+    async def report(self, node: Node) -> None:
+        """Report a host as faulty."""
+        from console.nodepools import FAULTS
+
+        choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+        fault = await self.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
+        if not fault:
+            return
+        pods = [pod for pod in self.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
+        question = (
+            f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
+            "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
+            f"minutes. The repair takes 3 to 14 days; Google takes only so many reports for a reservation."
+        )
+        typed = await self.app.push_screen_wait(
+            Prompt(question, hint="Type the node's name to report it; Esc turns away.")
+        )
+        if not typed:
+            return
+        with self.report_errors(f"Could not report {node.name}"):
+            if typed != node.name:
+                raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+            await self.session.node_pools.report(node.name, fault)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows how far it is.", timeout=5, markup=False)
+            self.look_again()
+
+    def _tell(self, operation: GkeOperation) -> None:
+        self.notify(f"Google has begun; the row above shows how far it is ({operation.name}).", timeout=4, markup=False)
+        self.look_again()

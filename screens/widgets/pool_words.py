@@ -1,0 +1,65 @@
+"""A node pool at Google in words: what it should be, and what is under way (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.node_pools import kind_words, operation_words
+from screens.widgets.progress_rows import operation_row, request_row
+from screens.wording import BAD, OK, WAITS, Run, count, sentence
+
+if TYPE_CHECKING:
+    from console.models.node import Node
+    from console.models.node_pools import PoolFacts, PoolsPicture
+
+_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
+
+
+def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
+    """State, sizes and settings of a pool, the most urgent first."""
+    pool = facts.pool
+    runs = [_GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    if facts.target is not None:
+        runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
+    runs += [Run(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in facts.sentences]
+    said = [
+        f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
+        facts.how,
+        f"{pool.placement.lower()} placement" if pool.placement else "",
+        f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
+        "auto-repair" if pool.auto_repair else "no auto-repair",
+        pool.version,
+        f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
+    ]
+    runs.append(Run(" · ".join(part for part in said if part), "dim"))
+    runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+    return tuple(runs)
+
+
+def rows_of(facts: PoolFacts, picture: PoolsPicture, now: float) -> list[tuple[Run, ...]]:
+    """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
+    rows = [operation_row(each, sentence(operation_words(each, facts.nodes)), now) for each in facts.operations]
+    rows += [
+        operation_row(each, sentence(operation_words(each)), now)
+        for each in picture.operations
+        if not each.over and not each.pool
+    ]
+    if facts.failed is not None:
+        rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
+    if facts.pool.queued or facts.pool.flex_start:
+        rows += [request_row(each, now) for each in picture.requests]
+    return rows
+
+
+def failed_row(node: Node, now: float) -> tuple[Run, ...]:
+    """A host that was reported as faulty, and how far its replacement is."""
+    ended = node.repair.lower() in {"operationdone", "error"}
+    glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS
+    steps = {
+        "podsevicted": "its pods are evicted",
+        "operationrunning": "the host is being replaced",
+        "operationdone": "it has been replaced",
+        "error": "Google could not replace it",
+    }
+    words = steps.get(node.repair.lower(), node.repair or "Google has not taken it up yet")
+    return (glyph, Run(f" {node.name} ", "text"), Run(f"reported faulty ({node.fault}): ", "dim"), Run(words, "waits"))

@@ -1,0 +1,79 @@
+"""Google's side of a session, for screens: `answers["pools"]` is a picture or an error, `["clusters"]` likewise."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from console.errors import ConsoleError, NotFound
+from console.nodepools import NodePools
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from console.models.gke import Clusters, GkeCluster, GkeOperation
+    from console.models.node import Node
+    from console.models.node_pools import PoolsPicture
+    from tests.fakes import FakeSession
+
+NONE = NotFound("The cluster of context test is none of GKE's.")
+
+
+class FakeNodePools:
+    """What is asked for is kept in `calls`; what is looked at is what `answers` say at that moment."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self._real = NodePools(cast("Any", session), cast("Any", None))
+
+    async def look(self) -> PoolsPicture:
+        return cast("PoolsPicture", self._session._did("pools", default=NONE))
+
+    async def follow(self) -> AsyncGenerator[PoolsPicture | ConsoleError, None]:
+        try:
+            yield await self.look()
+        except ConsoleError as error:
+            yield error
+        await asyncio.Event().wait()
+
+    def again(self, picture: PoolsPicture) -> PoolsPicture:
+        return self._real.again(picture)
+
+    def why_not_report(self, node: Node) -> str:
+        return self._real.why_not_report(node)
+
+    async def resize(self, pool: str, nodes: int) -> GkeOperation:
+        return cast("GkeOperation", self._session._did("resize", pool, nodes))
+
+    async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
+        return cast("GkeOperation", self._session._did("scale_between", pool, least, most))
+
+    async def report(self, node: str, fault: str) -> None:
+        self._session._did("report", node, fault)
+
+
+class FakeCloud:
+    """Google with the clusters that `answers` say."""
+
+    practice_folder = None
+    practice = False
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+
+    async def growing(self, projects: Any = ()) -> AsyncGenerator[Clusters, None]:
+        yield cast("Clusters", self._session._did("clusters", default=NONE))
+
+    async def enable_service(self, project: str, service: str) -> None:
+        self._session._did("enable_service", project, service)
+
+    async def enter(self, cluster: GkeCluster, way: str = "") -> None:
+        self._session._did("enter", cluster.path)
+
+    def usual_kubeconfig(self) -> Path:
+        return Path("/home/me/.kube/config")
+
+    async def write_kubeconfig(self, cluster: GkeCluster, path: Path, way: str = "") -> tuple[Path, bool]:
+        self._session._did("write_kubeconfig", cluster.path, path)
+        return path, False
