@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 AGAIN = 1.0
 """Seconds between two looks: bytes run while one watches."""
+ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})
+"""Actions that need a tunnel."""
 GLYPHS = {"ready": OK, "waiting": WAITS, "lost": BAD, "ended": IDLE}
 
 
@@ -143,8 +145,15 @@ class TunnelsScreen(LiveScreen):
             self.table.show_rows(rows)
             self._tell()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for a tunnel only while there is one."""
+        if action in ON_TUNNELS and self.table.row is None:
+            return False
+        return super().check_action(action, parameters)
+
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
+        self.refresh_bindings()
         tunnel = self.table.row
         self.told.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
 
@@ -160,12 +169,19 @@ class TunnelsScreen(LiveScreen):
     def action_job(self) -> None:
         """Open the page of what it leads to."""
         for tunnel in self._chosen()[:1]:
-            if tunnel.context != self.session.context:
-                self.notify(f"It leads into another cluster: {tunnel.context}.", severity="warning", markup=False)
-            elif tunnel.address.pod:
+            if self._elsewhere(tunnel):
+                return
+            if tunnel.address.pod:
                 self.app.open_page("pod", tunnel.namespace, tunnel.address.pod)
             else:
                 self.app.open_page("job", tunnel.namespace, tunnel.job)
+
+    def _elsewhere(self, tunnel: Tunnel) -> bool:
+        """Whether it leads into another cluster, which is then said."""
+        other = tunnel.context != self.session.context
+        if other:
+            self.notify(f"It leads into another cluster: {tunnel.context}.", severity="warning", markup=False)
+        return other
 
     def action_copy(self) -> None:
         """Its addresses, to the clipboard."""
@@ -201,6 +217,8 @@ class TunnelsScreen(LiveScreen):
             if tunnel.kept or tunnel.state == "ended":
                 words = "It has ended." if tunnel.state == "ended" else "It goes on by itself already."
                 self.notify(words, markup=False)
+                return
+            if self._elsewhere(tunnel):
                 return
             ports = [f"{each.local}:{each.remote}" for each in tunnel.listeners]
             question = f"Hand {ports_cell(tunnel)} over to a process of its own?"

@@ -25,6 +25,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from console.models.link import Link, LinkState
 from screens.widgets.column import GAP, Column, RowT, share
 from screens.widgets.ink import Inked
 from screens.widgets.line import InkOf, changed_columns, fit_runs, joined, keep_tail, line, runs_of
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from console.models.link import Link
-
 MARGIN = 2
 """Columns left of the first cell, for the cursor's and the marks' glyphs."""
+_UNWATCHED = Link("", LinkState.LIVE)
+"""Of rows that no watch brings."""
 DRAWN = 400
 """Lines kept as they were drawn last: what one pages back to is not formatted again."""
 
@@ -147,8 +148,11 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     # rows
 
-    def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = None) -> None:
-        """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows."""
+    def show_rows(self, rows: Mapping[Any, RowT], link: Link | None = _UNWATCHED) -> None:
+        """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows.
+
+        Without a `link` they are all there is; None means that their watch has not begun.
+        """
         stale_before = self._stale
         self._link = link
         moved = self.listing.update(rows)

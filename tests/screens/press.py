@@ -56,3 +56,8 @@ def text_of(widget: Any) -> str:
 def screen_text(app: ConsoleApp) -> str:
     """What the whole screen shows."""
     return "\n".join(strip.text for strip in cast("Any", app.screen._compositor.render_strips()))
+
+
+def toasts(app: ConsoleApp) -> str:
+    """Title and words of each toast."""
+    return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)

@@ -14,7 +14,7 @@ from screens.job import JobScreen
 from screens.modals.attached import Attached
 from screens.modals.confirm import Confirm
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
@@ -83,10 +83,6 @@ async def job_page(
         yield app, pilot, attach
 
 
-def toasts(app: ConsoleApp) -> str:
-    return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)
-
-
 async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
     async with job_page(FakeAttach()) as (app, pilot, attach):
         await pilot.press("v")
@@ -117,6 +113,14 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         await until(pilot, lambda: isinstance(app.screen, Attached))
         assert [plan.adds_key for plan in attach.set_up_with] == [True]
         assert "Made the key pair." in toasts(app)
+
+
+async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
+    lacking = replace(READY, adds_key=True, key=f"a4's own key (SHA256:{'k' * 43})", pod=f"llama-70b-{'x' * 30}")
+    async with job_page(FakeAttach(lacking)) as (app, pilot, _):
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: "and gets it, for root:" in " ".join(screen_text(app).replace("│", " ").split()))
 
 
 async def test_without_the_editor_its_link_is_shown_and_copied() -> None:

@@ -14,7 +14,7 @@ from screens.modals.prompt import Prompt
 from screens.pod import PodScreen
 from screens.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
 
 
@@ -39,6 +39,18 @@ def session() -> FakeSession:
     made = FakeSession(scene())
     made.tunnels.tunnels = tunnels(made.context)
     return made
+
+
+async def test_without_a_tunnel_it_says_so_and_offers_a_new_one_only() -> None:
+    made = FakeSession(scene())
+    made.tunnels.tunnels = []
+    async with console(made, size=(160, 30)) as (app, pilot, _):
+        await pilot.press("7")
+        await until(pilot, lambda: "No tunnel is open." in screen_text(app))
+        assert "n New" in screen_text(app)
+        assert "x Stop" not in screen_text(app)
+        await pilot.press("x", "b", "c", "a")
+        assert isinstance(app.screen, TunnelsScreen)
 
 
 async def test_what_is_open_and_how_it_does() -> None:
@@ -88,6 +100,17 @@ async def test_one_is_handed_to_a_process_of_its_own() -> None:
         address = Address.of("default", "dpo-[b]", "workers/1")
         await until(pilot, lambda: fake.called("open_tunnel") == [(address, ("2222:2222",), True)])
         assert fake.called("stop_tunnel") == [("dpo-1",)]
+
+
+async def test_one_into_another_cluster_stays_where_it_is() -> None:
+    made = session()
+    made.tunnels.tunnels = tunnels("elsewhere")
+    async with console(made) as (app, pilot, fake):
+        await pilot.press("7")
+        await until(pilot, lambda: "16006→6006" in screen_text(app))
+        await pilot.press("down", "b")
+        await until(pilot, lambda: "It leads into another cluster: elsewhere." in toasts(app))
+        assert fake.called("stop_tunnel") == []
 
 
 async def test_f_on_a_pod_asks_for_ports_and_opens_them_to_its_rank() -> None:
