@@ -24,7 +24,7 @@ class Confirm(ModalScreen[bool]):
         width: auto; max-width: 90%; height: auto; max-height: 90%; min-width: 40;
         background: $surface; border: round $error; padding: 1 2; border-title-color: $error;
     }
-    Confirm Static { width: auto; max-width: 100%; }
+    Confirm Static { width: auto; max-width: 82vw; height: auto; }
     Confirm .lines { height: auto; max-height: 12; overflow-y: auto; width: auto; }
     Confirm Horizontal { height: auto; width: auto; margin-top: 1; }
     Confirm Button { margin-right: 2; min-width: 12; }
