@@ -52,8 +52,10 @@ async def _order(options: Options, kubeconfig: Path | None) -> Order:
     context = "" if options.demo else options.context
     target = (await asyncio.to_thread(login, kubeconfig, context)).target
     address = Address.of(options.namespace or target.namespace, job, rank)
-    for each in ports:
-        Ports.of(each)
+    remote = [Ports.of(each).remote for each in ports]
+    twice = next((each for each in remote if remote.count(each) > 1), None)
+    if twice is not None:
+        raise BadInput(f"Port {twice} of the rank is named twice.", "One local port serves any number of programs.")
     if options.save:
         made = Profile(options.save, address.namespace, job, rank, ports, target.context)
         await asyncio.to_thread(memory.save_profile, made)

@@ -87,5 +87,8 @@ async def _forget(options: Options) -> int:
         raise BadInput("Name the profile to forget.", "a4 tunnels profiles lists them.")
     for name in options.words:
         await asyncio.to_thread(memory.forget_profile, name)
-        say(f"Forgot the profile {name}.")
+        if not options.json:
+            say(f"Forgot the profile {name}.")
+    if options.json:
+        say_json({"kind": "profiles", "forgotten": options.words})
     return 0

@@ -100,7 +100,8 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
     assert "No tunnel is open." in capsys.readouterr().out
     assert await asyncio.to_thread(main, ["tunnels", "profiles"]) == 0
     assert ":2222" in capsys.readouterr().out
-    assert await asyncio.to_thread(main, ["tunnels", "forget", "mine"]) == 0
+    assert await asyncio.to_thread(main, ["tunnels", "forget", "mine", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"kind": "profiles", "forgotten": ["mine"]}
     assert await asyncio.to_thread(main, ["tunnels", "forget", "mine"]) == 2
 
 
@@ -109,6 +110,7 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
     [
         (["forward", "train", "0"], "Name a job, a rank and one or more ports."),
         (["forward", "train", "0", "99999"], "99999 names no ports."),
+        (["forward", "train", "0", "8888", "9000:8888"], "Port 8888 of the rank is named twice."),
         (["forward", "--profile", "nope"], "There is no profile nope."),
         (["tunnels", "stop"], "Name the tunnels to stop, or give --all."),
     ],
