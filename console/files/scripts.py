@@ -73,8 +73,6 @@ chmod "$3" "$1" && { touch -d "@$4" "$1" 2>/dev/null || :; } && mv -f "$1" "$2"
 
 FOLDER = 'mkdir -p "$1"'
 
-REMOVE = 'rm -rf "$1"'
-
 SUMS = """
 command -v sha256sum >/dev/null || exit 44
 cd "$1" || exit 45
