@@ -26,7 +26,7 @@ class _Manager:
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
-        self.work = PoolWork(world)
+        self.work = world.part(PoolWork)
 
     async def list_clusters(self, request: api.ListClustersRequest) -> api.ListClustersResponse:
         project, location, *_ = _parts(request.parent)
