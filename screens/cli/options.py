@@ -114,6 +114,7 @@ class Options:
     pass_line: float | None = None
     """GB/s; None: as it is set up."""
     history: bool = False
+    by_node: bool = False
     earlier: bool = False
     words: tuple[str, ...] = ()
     """Of `forward`: job, rank and ports; of `tunnels`: names."""
@@ -206,6 +207,7 @@ def parse(argv: list[str] | None = None) -> Options:
         "diff",
         "forgotten",
         "words",
+        "until",
         "projects",
         "checks",
     } & given.keys():

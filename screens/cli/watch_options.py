@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from console.models.alarm import LEAST, Thresholds
 from console.models.gpu_board import METRICS
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 def add_watching(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """All of them."""
     add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
+    add_wait(command("wait", "wait until a job has reached something; an alarm, a failure and a time-out end it too"))
     add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
 
 
@@ -64,6 +66,43 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     names = [each.name for each in METRICS]
     parser.add_argument("--metric", choices=names, default="utilization", help="what orders them")
     parser.add_argument("-f", "--follow", action="store_true", help="a line for each reading, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    """`a4 wait`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Wait until a job has reached something. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
+        "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a rank behind, a restart, a GPU\n"
+        "fault (gpu). Warm-up, evaluation and checkpoints have more time."
+    )
+    defaults = Thresholds()
+    parser.epilog = (
+        "Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,\n"
+        "6 timed out, 7 the job ended without it.\n"
+        "Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:\n"
+        + "".join(f"  {name} = {getattr(defaults, name):g}\n" for name in LEAST)
+        + '  off = ["spike"]   # alarms that nobody wants\n  notify = false    # no bell and no notification in the '
+        "console's terminal\n"
+        "in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at\n"
+        "the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is\n"
+        "known, and while it evaluates or saves.\n"
+        "JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms."
+    )
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument(
+        "--until", action="append", metavar="WHAT", default=argparse.SUPPRESS,
+        help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after that (default: never)")
+    parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the time-out count")
+    parser.add_argument("--without", metavar="ALARMS", help="alarms that do not count, such as spike,gpu")
+    parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any rank")
+    parser.add_argument("--stall", type=float, metavar="S", help="seconds without a new iteration")
+    parser.add_argument("--behind", type=int, metavar="N", help="steps that a rank may be behind")
+    parser.add_argument("--busbw", type=float, metavar="GB/S", help="pass line of NCCL tests")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

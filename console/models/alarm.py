@@ -1,0 +1,85 @@
+"""What a job sounds an alarm for, and how much of it is enough (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AlarmKind(StrEnum):
+    """What is wrong."""
+
+    STALL = "stall"
+    """No new iteration."""
+    SILENT = "silent"
+    """No new line of any rank."""
+    NAN = "nan"
+    SPIKE = "spike"
+    BUSBW = "busbw"
+    """A test of NCCL is under the line, or has wrong values."""
+    BEHIND = "behind"
+    """A rank is behind the others."""
+    RESTART = "restart"
+    GPU = "gpu"
+    """An Xid, ECC errors, a clock that is held down."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is over once its cause is; the others are things that happened."""
+        return self in (AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
+
+
+GLYPH = "▲"
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One alarm of one job."""
+
+    kind: AlarmKind
+    words: str
+    """What is wrong, in a sentence without its end."""
+    time: float
+    """When it began, in seconds since the epoch, by this machine's clock."""
+    namespace: str = ""
+    job: str = ""
+    over: float = 0.0
+    """When its cause was gone; 0.0: it is still there, or it is something that happened."""
+
+    @property
+    def now(self) -> bool:
+        """Whether it is to be seen beside the job."""
+        return not self.over
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """How much is enough."""
+
+    silent: float = 600.0
+    """Seconds without a line of any rank."""
+    stall: float = 300.0
+    """Seconds without a new iteration, at least."""
+    stall_steps: float = 10.0
+    """And so many usual steps."""
+    warm_up: float = 1800.0
+    """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
+    pause: float = 1800.0
+    """Seconds without an iteration while the program evaluates, or saves or loads a checkpoint."""
+    behind: int = 20
+    """Steps that a rank is behind the foremost."""
+    gpus: float = 120.0
+    """Seconds between two looks at the GPUs; 0: none."""
+    busbw: float = 0.0
+    """GB/s that a test has to reach; 0: the usual line."""
+    off: tuple[AlarmKind, ...] = ()
+    """Alarms that nobody wants."""
+    notify: bool = True
+    """Whether the terminal is told (bell, OSC 9 and 777)."""
+
+
+LEAST = {
+    "silent": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0, "behind": 1,
+    "gpus": 0.0, "busbw": 0.0,
+}  # fmt: skip
+"""Numbers of `Thresholds`, and the least that each may be."""

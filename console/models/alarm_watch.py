@@ -1,0 +1,189 @@
+"""Listens to one job and says what is wrong with it: fed with lines and looks, it knows no clock and no cluster (pure).
+
+Moments are those of this machine's clock at which something was heard: clocks of nodes may be minutes apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from console.models.alarm import Alarm, AlarmKind, Thresholds
+
+ENOUGH = 5
+"""Iterations after which the pace of a run is known: the first ones compile, and fill caches."""
+SETTLES = 10.0
+"""Seconds at first in which lines come that were printed before anybody listened."""
+MOST = 200
+"""Alarms that are kept."""
+_PAUSE = re.compile(
+    r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
+    r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
+)
+_WORDS = ("val", "VAL", "heck", "HECK")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is at one moment."""
+
+    running: bool
+    """It runs, its pods too; what does not run is silent for a good reason."""
+    finished: bool = False
+    restarts: int = 0
+    restart_words: str = ""
+    step: int | None = None
+    """Latest iteration; None: none yet."""
+    step_time: float = 0.0
+    """When it was printed, where that was before anybody listened; else 0.0."""
+    steps: int = 0
+    """How many there have been."""
+    pace: float | None = None
+    """Seconds of one."""
+    trained: bool = False
+    """The program said that training is over."""
+    nan: str = ""
+    """What is no number now; empty: all is."""
+    spikes: tuple[tuple[float, float, str], ...] = ()
+    """Each spike of the loss: its step, when it was printed, and in words."""
+    failed_tests: tuple[tuple[str, str], ...] = ()
+    """Tests that failed: what tells them apart, and why."""
+    behind: tuple[tuple[int, int], ...] = ()
+    """Ranks and by how many steps they are behind."""
+    gpus: tuple[str, ...] = ()
+    """Faults of GPUs."""
+
+
+class AlarmWatch:
+    """The alarms of one job."""
+
+    def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
+        self.alarms: list[Alarm] = []
+        """In the order in which they began."""
+        self.line_at = self.step_at = now
+        """When something was printed last, and when there was a new iteration."""
+        self.heard_any = False
+        self._begun = now
+        self._key, self._limits = key, thresholds
+        self._last: Look | None = None
+        self._pausing = False
+        self._xids: list[str] = []
+        self._open: dict[AlarmKind, Alarm] = {}
+        """Alarms that last."""
+        self._done: set[tuple[AlarmKind, object]] = set()
+
+    @property
+    def now(self) -> tuple[Alarm, ...]:
+        """Alarms whose cause is still there, and what happened."""
+        return tuple(each for each in self.alarms if each.now)
+
+    def hear(self, now: float, text: str, printed: float = 0.0) -> None:
+        """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
+        early = now - self._begun < SETTLES and printed
+        self.line_at, self.heard_any = min(now, printed) if early else now, True
+        if "Xid" in text:
+            self._xids.append(text.strip()[:200])
+        elif any(word in text for word in _WORDS) and _PAUSE.search(text):
+            self._pausing = True
+
+    def look(self, now: float, look: Look) -> list[Alarm]:
+        """How it is at that moment; the alarms that are new."""
+        known = len(self.alarms)
+        before = self._last
+        if before is None or look.step != before.step or look.steps != before.steps or not look.running:
+            first = look.step_time and (before is None or before.step is None)
+            self.step_at = min(now, look.step_time) if first else now
+            self._pausing = self._pausing and before is not None and look.step == before.step
+        if not look.running or (before and before.restarts != look.restarts):
+            self.line_at = now
+        self._happened(now, look, before)
+        self._lasting(now, look)
+        self._last = look
+        del self.alarms[: max(0, len(self.alarms) - MOST)]
+        return self.alarms[min(known, len(self.alarms)) :]
+
+    def _happened(self, now: float, look: Look, before: Look | None) -> None:
+        """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
+        told: list[tuple[AlarmKind, object, str]] = [
+            (AlarmKind.SPIKE, step, words) for step, at, words in look.spikes if at > self._begun - SETTLES
+        ]
+        told += [(AlarmKind.BUSBW, name, why) for name, why in look.failed_tests]
+        if before is None:
+            self._done.add((AlarmKind.RESTART, look.restarts))
+        if look.restarts:
+            words = f"restarted, attempt {look.restarts + 1}" + (
+                f": {look.restart_words}" if look.restart_words else ""
+            )
+            told.append((AlarmKind.RESTART, look.restarts, words))
+        told += [(AlarmKind.GPU, text, text) for text in self._xids]
+        self._xids = []
+        for kind, name, words in told:
+            if (kind, name) not in self._done:
+                self._done.add((kind, name))
+                self._sound(kind, words, now)
+
+    def _lasting(self, now: float, look: Look) -> None:
+        """What is over once its cause is."""
+        stalled = self._stalled(now, look)
+        silent = "" if stalled else self._silent(now, look)
+        worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
+        late = sum(by >= self._limits.behind for _, by in look.behind)
+        behind = ""
+        if late and look.running:
+            more = f" and {late - 1} more" if late > 1 else ""
+            behind = f"rank {worst[0]}{more} {worst[1]} steps behind the foremost"
+        for kind, words in (
+            (AlarmKind.STALL, stalled), (AlarmKind.SILENT, silent), (AlarmKind.BEHIND, behind),
+            (AlarmKind.NAN, look.nan), (AlarmKind.GPU, "; ".join(look.gpus[:3])),
+        ):  # fmt: skip
+            self._keep(kind, words, now)
+
+    def _keep(self, kind: AlarmKind, words: str, now: float) -> None:
+        """Begin an alarm, keep its words true, or end it."""
+        lasting = self._open.pop(kind, None)
+        if lasting is None:
+            if words and (begun := self._sound(kind, words, now)):
+                self._open[kind] = begun
+            return
+        changed = replace(lasting, words=words) if words else replace(lasting, over=now)
+        self.alarms = [changed if each is lasting else each for each in self.alarms]
+        if words:
+            self._open[kind] = changed
+
+    def _sound(self, kind: AlarmKind, words: str, now: float) -> Alarm | None:
+        if kind in self._limits.off:
+            return None
+        alarm = Alarm(kind, words, now, *self._key)
+        self.alarms.append(alarm)
+        return alarm
+
+    def _stalled(self, now: float, look: Look) -> str:
+        """Why there should have been an iteration; empty if there need not."""
+        if not look.running or look.finished or look.trained or look.step is None:
+            return ""
+        quiet = now - self.step_at
+        if now - self._begun < max(SETTLES, 3 * (look.pace or 0.0)):
+            return ""  # it has had no time to show that it lives
+        if look.steps < ENOUGH:
+            limit = self._limits.warm_up
+        else:
+            limit = max(self._limits.stall, self._limits.stall_steps * (look.pace or 0.0))
+        if self._pausing:
+            limit = max(limit, self._limits.pause)
+        if quiet <= limit:
+            return ""
+        usual = f"; one takes {look.pace:.3g} s" if look.pace and look.steps >= ENOUGH else ""
+        return f"no new iteration for {_time(quiet)} after iteration {look.step:,}{usual}"
+
+    def _silent(self, now: float, look: Look) -> str:
+        if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
+            return ""
+        known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
+        limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
+        quiet = now - self.line_at
+        return f"no rank has printed a line for {_time(quiet)}" if quiet > limit else ""
+
+
+def _time(seconds: float) -> str:
+    """In words that change seldom: whole minutes from the second on."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

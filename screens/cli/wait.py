@@ -1,0 +1,201 @@
+"""The command `a4 wait`: until a job has reached something, or something is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.errors import BadInput, NotFound
+from console.models.job import JobState
+from screens.cli.connect import connected
+from screens.cli.launching import WAIT_KINDS
+from screens.cli.output import say, say_json, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.alarms import WatchedJob
+    from console.measures.job import JobMeasures
+    from console.models.alarm import Alarm, Thresholds
+    from console.models.job import JobSet
+    from console.session import Session
+    from screens.cli.options import Options
+
+REACHED, FAILED, ALARM, TIMED_OUT, ENDED = 0, 1, 5, 6, 7
+KINDS = (*WAIT_KINDS, "jobsets", "pods", "nodes")
+APPEARS = 30.0
+"""Seconds for which a job that is not there may still appear."""
+LOOK_EVERY = 0.25
+_CONDITION = re.compile(r"\s*(busbw|step|loss)\s*(>=|<=|>|<|=)\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*")
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is waited for."""
+
+    text: str
+    what: str
+    """ "busbw", "step", "loss", "running" or "done"."""
+    holds: Callable[[float], bool] = lambda _: False
+
+    def reached(self, jobset: JobSet | None, up: bool, value: float | None) -> bool:
+        """Whether it is so."""
+        if self.what == "done":
+            return jobset is not None and jobset.state is JobState.SUCCEEDED
+        if self.what == "running":
+            return up
+        return value is not None and self.holds(value)
+
+
+def conditions(texts: tuple[str, ...]) -> tuple[Condition, ...]:
+    """What those words mean; BadInput if one of them means nothing."""
+    found = []
+    for text in texts or ("done",):
+        matched = _CONDITION.fullmatch(text)
+        if text.strip() in ("done", "running"):
+            found.append(Condition(text.strip(), text.strip()))
+        elif matched is None:
+            raise BadInput(f"{text!r} cannot be waited for.", "Write busbw>250, step=100, loss<2, running or done.")
+        else:
+            found.append(_compared(text, *matched.groups()))
+    return tuple(found)
+
+
+def _compared(text: str, what: str, sign: str, number: str) -> Condition:
+    wanted = float(number)
+    # Iterations are printed every tenth, so step=100 is reached by the first that is not before it.
+    compare = operator.ge if what == "step" and sign == "=" else _OPERATORS[sign]
+    return Condition(text.strip(), what, lambda value: compare(value, wanted))
+
+
+async def wait(options: Options) -> int:
+    """Wait; the exit code says what came of it, see `a4 wait --help`."""
+    wanted = conditions(options.until)
+    async with connected(options, KINDS) as session:
+        await session.listed(*KINDS)
+        thresholds = _thresholds(session, options)
+        async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
+            try:
+                async with asyncio.timeout(options.timeout):
+                    code, words = await _until(session, options, wanted, watched)
+            except TimeoutError:
+                code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
+        if options.json:
+            say_json(_told(options, code, words, watched))
+        else:
+            (say if code == REACHED else warn)(f"{words}.")
+    return code
+
+
+def _thresholds(session: Session, options: Options) -> Thresholds:
+    from console.alarms import with_thresholds
+
+    given = {
+        name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None
+    }
+    if options.without:
+        given["off"] = tuple(options.without.split(","))
+    return with_thresholds(session.alarms.thresholds, given)
+
+
+def _texts(wanted: tuple[Condition, ...]) -> str:
+    return " or ".join(each.text for each in wanted)
+
+
+async def _until(
+    session: Session, options: Options, wanted: tuple[Condition, ...], watched: WatchedJob
+) -> tuple[int, str]:
+    """The exit code and why."""
+    key, told, seen, gone_at = watched.key, "", False, time.monotonic() + APPEARS
+    while True:
+        if watched.trouble is not None:
+            raise watched.trouble
+        jobset = session.fleet.jobsets.get(key)
+        seen = seen or jobset is not None
+        reached = _reached(session, wanted, jobset, watched.measures)
+        if reached:
+            return REACHED, f"{options.job}: {reached}"
+        alarm = None if options.ignore_alarms else _first_alarm(watched)
+        if alarm is not None:
+            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.words}"
+        over = _over(options.job, jobset, seen, watched.measures, wanted)
+        if over is not None:
+            return over
+        if not seen and time.monotonic() > gone_at:
+            raise NotFound(f"There is no job {options.job} in namespace {session.namespace}.", "a4 jobs -A lists them.")
+        told = _progress(options, watched.measures, told)
+        await asyncio.sleep(LOOK_EVERY)
+
+
+def _reached(
+    session: Session, wanted: tuple[Condition, ...], jobset: JobSet | None, measures: JobMeasures | None
+) -> str:
+    from console.models.ranks import ranks
+
+    every = ranks(jobset, session.fleet) if jobset else ()
+    up = bool(every) and all(rank.ready or rank.phase == "Succeeded" for rank in every)
+    for each in wanted:
+        value = figure(each.what, measures)
+        if each.reached(jobset, up, value):
+            return each.text if value is None else f"{each.text} reached ({each.what} {value:g})"
+    return ""
+
+
+def figure(what: str, measures: JobMeasures | None) -> float | None:
+    """The latest figure of that kind: the average busbw of the last test that ended, step or loss of the last step."""
+    if measures is None:
+        return None
+    if what == "busbw":
+        ended = [each for each in measures.tests if each.test.finished]
+        return (ended[-1].busbw if ended[-1].busbw is not None else ended[-1].test.avg_busbw) if ended else None
+    track = measures.track
+    if track is None or track.last is None:
+        return None
+    return track.last.step if what == "step" else track.last.loss if what == "loss" else None
+
+
+def _first_alarm(watched: WatchedJob) -> Alarm | None:
+    return next(iter(watched.watch.now), None)
+
+
+def _over(
+    job: str, jobset: JobSet | None, seen: bool, measures: JobMeasures | None, wanted: tuple[Condition, ...]
+) -> tuple[int, str] | None:
+    """Nothing more can come: the job failed, is gone, or is done and all its log was read."""
+    if jobset is None and not seen:
+        return None
+    if jobset is None:
+        return ENDED, f"{job} is gone before {_texts(wanted)} was reached"
+    if jobset.state is JobState.FAILED:
+        return FAILED, f"{job} failed before {_texts(wanted)} was reached; why: a4 why {job}"
+    if jobset.finished and measures is not None and measures.over:
+        return ENDED, f"{job} is done, and {_texts(wanted)} was not reached"
+    return None
+
+
+def _progress(options: Options, measures: JobMeasures | None, told: str) -> str:
+    """One line on standard error whenever there is something new."""
+    step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
+    words = [f"step {step:g}"] if step is not None else []
+    words += [f"loss {loss:.4g}"] if loss is not None else []
+    words += [f"busbw {busbw:.4g} GB/s"] if busbw is not None else []
+    said = ", ".join(words)
+    if said != told and said and not options.quiet:
+        warn(f"{options.job}: {said}")
+    return said
+
+
+def _told(options: Options, code: int, words: str, watched: WatchedJob) -> dict[str, object]:
+    result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
+    measures = watched.measures
+    return {
+        "job": options.job, "code": code, "result": result, "words": words,
+        **{what: figure(what, measures) for what in ("step", "loss", "busbw")}, "alarms": watched.watch.alarms,
+    }  # fmt: skip
