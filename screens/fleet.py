@@ -15,7 +15,7 @@ from screens.base import LiveScreen
 from screens.widgets.column import Column
 from screens.widgets.floor_key import FloorKey, legend, stretch_words
 from screens.widgets.floor_map import FloorMap
-from screens.widgets.node_words import gpu_bar, node_state, pool_state
+from screens.widgets.node_words import busbw_words, gpu_bar, node_state, pool_state
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
@@ -131,7 +131,10 @@ class FleetScreen(LiveScreen):
                 runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
             elif pod.holds_gpus:
                 runs += [Run(f"{pod.name}  ")]
-        if node.last_busbw is not None:
+        measured = busbw_words(self.session.measures.nodes().get(node.name), time.time())
+        if measured:
+            runs += [*measured, Run("  ")]
+        elif node.last_busbw is not None:
             runs.append(Run(f"last scan {node.last_busbw:.0f} GB/s  ", "dim"))
         taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
         return [*runs, Run(f"taints {', '.join(taints)}" if taints else "", "dim")]

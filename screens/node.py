@@ -13,7 +13,7 @@ from screens.node_actions import NodeActions
 from screens.pod_actions import PodActions
 from screens.widgets.event_table import EventTable
 from screens.widgets.facts import Fact, Facts
-from screens.widgets.node_words import maintenance_words, node_state
+from screens.widgets.node_words import busbw_words, maintenance_words, node_state
 from screens.widgets.notice import Notice
 from screens.widgets.pod_table import PodTable
 from screens.widgets.table import ResourceTable
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
+    from console.models.nccl_kept import NodeBandwidth
     from console.models.node import Node
     from screens.pod_actions import Key
 
 
-def node_facts(node: Node, fleet: Fleet, now: float) -> tuple[Fact, ...]:
+def node_facts(
+    node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None
+) -> tuple[Fact, ...]:
     """What is known of a node; empty values are not drawn."""
     machine = host(node, fleet)
     gpus = f"{machine.used} used, {machine.free} free of {machine.total}" if machine.total else "none"
@@ -50,6 +53,7 @@ def node_facts(node: Node, fleet: Fleet, now: float) -> tuple[Fact, ...]:
         ("Kubelet", node.version),
         ("Age", duration(now - node.created) if node.created else ""),
         ("NCCL scan", _scan(node)),
+        ("NCCL test", busbw_words(measured, now)),
         ("Maintenance", Run(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
         ("Repair", Run(node.repair, "waits")),
         ("Taints", ", ".join(node.taints)),
@@ -102,7 +106,9 @@ class NodeScreen(NodeActions, PodActions):
         node = fleet.nodes.get(("", self._node_name))
         now = time.time()
         gone = (("State", Run("gone: the node was removed", "waits")),)
-        self.facts.facts = node_facts(node, fleet, now) if node else gone
+        self.facts.facts = (
+            node_facts(node, fleet, now, self.session.measures.nodes().get(node.name)) if node else gone
+        )
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))

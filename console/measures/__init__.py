@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from console.follow import Follow
     from console.follow.joblog import JobLog
     from console.models.failure import Ending
+    from console.models.nccl_kept import NodeBandwidth
     from console.models.pod import Pod
     from console.models.training_track import Track
     from console.runs import Runs
@@ -36,6 +37,8 @@ NOTE_EVERY = 10.0
 """Seconds between two notes of the last loss in the memory of runs."""
 BUDGET, LEAST = 2_000_000, 2_000
 """Lines of all ranks together that are fetched at first, and of one at least."""
+READ_AGAIN = 15.0
+"""Seconds after which tests that other consoles keep are looked for."""
 EARLIER = 3
 """Earlier runs that are laid under a curve at most."""
 
@@ -64,6 +67,8 @@ class Measures:
         self._place = place
         self._shared: dict[Key, _Shared] = {}
         self._kept: dict[Path, KeptTests] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._read_again = 0.0
         self.glancing = Glancing(cluster, lambda: self.kept, lambda: self.pass_line, read_tail)
 
     @property
@@ -83,6 +88,21 @@ class Measures:
         if place not in self._kept:
             self._kept[place] = KeptTests(place)
         return self._kept[place]
+
+    def nodes(self) -> dict[str, NodeBandwidth]:
+        """The bandwidth of each node in its latest tests, as last read; what other consoles keep comes later."""
+        try:
+            kept = self.kept
+        except ConsoleError:
+            return {}  # there is no cluster now, and nothing is shown of its nodes
+        now = asyncio.get_running_loop().time()
+        if now >= self._read_again and (self._reading is None or self._reading.done()):
+            self._read_again = now + READ_AGAIN
+            self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
+        return kept.nodes
+
+    async def _read_kept(self, kept: KeptTests) -> None:
+        await kept.read()
 
     # one job
 
@@ -217,6 +237,9 @@ class Measures:
     def left(self) -> None:
         """The cluster is another one from here on."""
         self.glancing.forget()
+        if self._reading is not None:
+            self._reading.cancel()
+        self._read_again = 0.0
         for shared in self._shared.values():
             shared.task.cancel()
         self._shared.clear()

@@ -13,6 +13,9 @@ def add_measuring(command: Callable[[str, str], ArgumentParser]) -> None:
     """The commands themselves."""
     _add_nccl(command("nccl", "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past"))
     _add_training(command("training", "how far the training of a job is: loss, speed, time left, what happened"))
+    reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
+    reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
+    reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
 
 
 def _add_nccl(parser: ArgumentParser) -> None:
@@ -26,6 +29,9 @@ def _add_nccl(parser: ArgumentParser) -> None:
                         help="beside the last test of that job, or the number of a test in --history")  # fmt: skip
     parser.add_argument("--pass", dest="pass_line", type=float, metavar="GB/S", help="the pass line")
     parser.add_argument("--history", action="store_true", help="tests that are kept of that job (- for all jobs)")
+    parser.add_argument(
+        "--nodes", dest="by_node", action="store_true", help="of each node its last bandwidth and trend (JOB: -)"
+    )
 
 
 def _add_training(parser: ArgumentParser) -> None:

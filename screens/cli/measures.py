@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.measures.job import JobMeasures
-    from console.models.nccl_kept import MeasuredTest
+    from console.models.nccl_kept import MeasuredTest, NodeBandwidth
     from console.models.training_track import Track
     from console.session import Session
     from screens.cli.options import Options
@@ -32,6 +32,9 @@ KINDS = ("jobsets", "jobs", "pods", "nodes")
 async def nccl(options: Options) -> int:
     """Print the tables of a job's tests, and their verdict."""
     async with connected(options, KINDS) as session:
+        if options.by_node:
+            await session.measures.kept.read()
+            return _nodes(session.measures.kept.nodes, options)
         if options.history:
             return _history(await session.measures.kept.read(), options)
         job = await _measured(session, options.job)
@@ -203,6 +206,20 @@ def _history(kept: Sequence[MeasuredTest], options: Options) -> int:
     ]  # fmt: skip
     say_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK", "AVERAGE", "NODES"], rows,
               [True, False, False, False, True, True, True, True])  # fmt: skip
+    return 0
+
+
+def _nodes(nodes: dict[str, NodeBandwidth], options: Options) -> int:
+    if options.json:
+        say_json([{"node": node, "busbw": each.last, "trend": each.trend, "tests": len(each.values), "at": each.at,
+                   "job": each.job, "ranks": each.gpus} for node, each in sorted(nodes.items())])  # fmt: skip
+        return 0
+    rows = [
+        [node, f"{each.last:,.0f}", f"{each.arrow} {100 * each.trend:+.0f} %" if each.trend is not None else "",
+         str(len(each.values)), each.job, wording.clock(each.at)]
+        for node, each in sorted(nodes.items())
+    ]  # fmt: skip
+    say_table(["NODE", "BUSBW", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False])
     return 0
 
 

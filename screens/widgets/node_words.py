@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from screens.wording import BAD, CARE, OK, WAITS, Run, count, duration, sentence
 
 if TYPE_CHECKING:
+    from console.models.nccl_kept import NodeBandwidth
     from console.models.node import Node
     from console.models.pools import Pool
 
 
+FALLEN = 0.1
+"""A bandwidth that fell by more than this share is bad."""
 YOUNG = 900
 """Seconds in which a machine that is not ready yet counts as starting."""
 
@@ -80,3 +83,27 @@ def _columns(part: int, whole: int, width: int) -> int:
     if not part:
         return 0
     return max(1, min(width if part >= whole else width - 1, round(width * part / whole)))
+
+
+def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Run]:
+    """GB/s of the last test that this node took part in, with its trend; else of the last health scan."""
+    if measured is not None:
+        trend = measured.trend
+        ink = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
+        return [Run(f"{measured.last:,.0f}"), Run(f" {measured.arrow or ' '}", ink)]
+    return [Run(f"{node.last_busbw:,.0f}  ", "dim")] if node.last_busbw is not None else []
+
+
+def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Run]:
+    """The same as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
+    if measured is None:
+        return []
+    trend = measured.trend
+    words = ""
+    if trend is not None:
+        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "as"
+        words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
+    when = f", {duration(now - measured.at)} ago" if measured.at else ""
+    ink = "bad" if trend is not None and trend < -FALLEN else ""
+    where = f" in {measured.job}{when}" if measured.job else when
+    return [Run(f"{measured.last:,.0f} GB/s{words}", ink), Run(where, "dim")]

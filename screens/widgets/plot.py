@@ -106,7 +106,8 @@ class Canvas:
                 self._dots[cell] = 0
         for (x, y), (to_x, to_y) in pairwise(dots):
             if to_x - x == 1:
-                self.upright(to_x, *(sorted((y + (to_y > y) - (to_y < y), to_y)) if y != to_y else (y, y)), ink)
+                near = y + (to_y > y) - (to_y < y)
+                self.upright(to_x, min(near, to_y), max(near, to_y), ink)
             else:
                 self.line((x, y), (to_x, to_y), ink)
 
