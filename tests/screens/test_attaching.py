@@ -120,7 +120,7 @@ async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
     async with job_page(FakeAttach(lacking)) as (app, pilot, _):
         await pilot.press("v")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await until(pilot, lambda: "and gets it, for root:" in " ".join(screen_text(app).replace("│", " ").split()))
+        await until(pilot, lambda: ", and gets it, for root:" in " ".join(screen_text(app).replace("│", " ").split()))
 
 
 async def test_without_the_editor_its_link_is_shown_and_copied() -> None:
