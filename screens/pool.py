@@ -20,7 +20,7 @@ from screens.widgets.progress_rows import ProgressRows
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.summary_line import SummaryLine
 from screens.widgets.table import ResourceTable
-from screens.wording import Cell, Run, count, number
+from screens.wording import Cell, Run, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
