@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Connect = Callable[[], Awaitable["Session"]]
 
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "clusters",
-              "preflight")  # fmt: skip
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "alarms",
+              "clusters", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
 
 
 def page(place: str) -> Callable[..., Screen[Any]]:
@@ -74,6 +74,10 @@ class ConsoleApp(LiveApp):
         Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
                 tooltip="What a launch needs of cluster and project, looked at side by side"),
         Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
+        Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
+                tooltip="Image builds as they run, and what the registries hold"),
+        Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
+                tooltip="Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
         Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),

@@ -340,6 +340,7 @@ class LaunchScreen(LiveScreen):
         if wish is None or not self.recipes.listing.rows:
             return
         self.app.launch_wish = None
+        self.take_recipe()
         begin_from(self, wish)
 
     # off

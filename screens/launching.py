@@ -156,13 +156,17 @@ def _head(draft: LaunchDraft, taken: int) -> str:
 
 def begin_from(screen: Launching, wish: LaunchWish) -> None:
     """The form as another screen asked for it; what was there is one undo away."""
-    draft = screen.pick_recipe(wish.recipe)
+    draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
         screen.app.notify(f"The chart has no recipe {wish.recipe}.", severity="error", markup=False)
         return
-    draft.against, draft.against_name = wish.against, wish.against_name
+    values = wish.values
+    if wish.over:
+        values = overlay(draft.plan(screen.app.session.namespace)[0].values, values)
+    else:
+        draft.against, draft.against_name = wish.against, wish.against_name
     name = screen.suggest(draft.recipe.id, wish.name) if wish.name else ""
-    screen.form.put_texts(draft.texts_for(wish.values, name))
+    screen.form.put_texts(draft.texts_for(values, name))
     strangers = draft.strangers(wish.values)
     lost = f" Not values of this chart, left out: {', '.join(strangers)}." if strangers else ""
     said = wish.said or f"{draft.recipe.title} with the values of before."

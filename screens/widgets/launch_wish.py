@@ -24,5 +24,8 @@ class LaunchWish:
     """Values that the differences are shown against; None: the recipe's defaults."""
     against_name: str = ""
     """What those values are called: "llama-3, launched 2 h ago"."""
+    over: bool = False
+    """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
+    the one that is open."""
     said: str = ""
     """What is said when the form opens; empty: a sentence of the screen's own."""

@@ -1,0 +1,144 @@
+"""One build: how far it is, and its log as it is written."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.binding import Binding, BindingType
+
+from console.errors import ConsoleError
+from screens import wording
+from screens.base import LiveScreen
+from screens.building import GLYPHS, cancel_one, launch_with
+from screens.saving import save_log
+from screens.widgets.log_view import LogView
+from screens.widgets.summary_line import SummaryLine
+from screens.wording import WAITS, Run, sentence
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from console.models.build import Build
+    from console.models.fleet import Fleet
+
+AGAIN = 3.0
+"""Seconds between two looks at how far it is."""
+
+
+class BuildScreen(LiveScreen):
+    """A line about the build, its log below."""
+
+    KINDS = ("jobsets",)
+    CHANGES_CLUSTER = frozenset({"cancel"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "launch", "Launch with it", id="build.launch", tooltip="The launch form, with this image in it",
+                priority=True),
+        Binding("x", "cancel", "Cancel", id="build.cancel", tooltip="End the build; asks first"),
+    ]  # fmt: skip
+    view = getters.query_one(LogView)
+    head = getters.query_one(SummaryLine)
+
+    def __init__(self, number: str, project: str, location: str) -> None:
+        super().__init__()
+        self._about = number, project, location
+        self.build: Build | None = None
+
+    @property
+    def crumb(self) -> str:
+        """Its number."""
+        return f"build {self._about[0][:8]}"
+
+    def body(self) -> ComposeResult:
+        """The line and the log."""
+        yield SummaryLine()
+        yield LogView()
+
+    def on_mount(self) -> None:
+        """Follow from its start."""
+        self.view.lines.focus()
+        self.set_interval(AGAIN, self.look)
+        self.look()
+        self.follow()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Lines come by their own stream."""
+
+    def tick(self) -> None:
+        """Its time runs."""
+        super().tick()
+        self._tell()
+
+    @work(group="look", exclusive=True)
+    async def look(self) -> None:
+        """How far it is."""
+        if self.is_current and (self.build is None or not self.build.over):
+            try:
+                self.build = await self.session.images.look(*self._about)
+            except ConsoleError as error:
+                self.head.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
+                return
+            self._tell()
+            self.refresh_bindings()
+
+    def _tell(self) -> None:
+        build = self.build
+        if build is None:
+            return
+        mark = GLYPHS.get(build.status, WAITS)
+        runs = [mark, Run(f" {build.status.lower().replace('_', ' ')}  "), Run(", ".join(build.images), "strong")]
+        if took := build.seconds(time.time()):
+            runs.append(Run(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))
+        if build.why:
+            runs.append(Run(f"  {sentence(build.why)}", "bad"))
+        self.head.runs = tuple(runs)
+
+    @work(group="log", exclusive=True)
+    async def follow(self) -> None:
+        """Show lines until it is over or the page is closed."""
+        number, project, location = self._about
+        self.view.status = "the builder prints"
+        try:
+            async with aclosing(self.session.images.log(number, project=project, location=location)) as lines:
+                async for line in lines:
+                    self.view.lines.append([(line.time, line.text)])
+        except ConsoleError as error:
+            self.view.status = sentence(f"{error.message} {error.hint}")
+            return
+        self.view.status = "the build is over"
+        self.look()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Cancel while it runs; launch with what it makes, unless it failed."""
+        build = self.build
+        if action == "cancel" and (build is None or build.over):
+            return False
+        if action == "launch" and not (build and build.images and (build.succeeded or not build.over)):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_launch(self) -> None:
+        """The form, with the image."""
+        if self.build and self.build.images:
+            launch_with(self, self.build.images[0])
+
+    @work(group="actions")
+    async def action_cancel(self) -> None:
+        """Ask, then end it."""
+        with self.report_errors("Not cancelled"):
+            if self.build is not None and (ended := await cancel_one(self, self.build)):
+                self.build = ended
+                self._tell()
+                self.refresh_bindings()
+
+    @on(LogView.Saved)
+    def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        event.stop()
+        self._save(event)
+
+    @work(group="actions")
+    async def _save(self, event: LogView.Saved) -> None:
+        await save_log(self, event.text, f"build-{self._about[0][:8]}")
