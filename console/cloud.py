@@ -79,7 +79,7 @@ class Cloud:
         assert self._watched is not None
         client = self._watched.connected.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
-        self._places[self._watched.context] = Place(answer["project"], answer["location"], answer["cluster"])
+        self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
         return answer
 
     async def gke(self) -> Gke:
@@ -97,7 +97,8 @@ class Cloud:
         context = self._watched.context
         if self.practice:
             await self.reach()
-        elif context not in self._places:
+            return self._places[str(self.practice_folder)]
+        if context not in self._places:
             self._places[context] = place_in(context) or await self._place_by_node(context)
         return self._places[context]
 

@@ -24,6 +24,7 @@ from console.practice.controllers.kueue.jobs import ManagedJobs
 from console.practice.controllers.kueue.status import QueueStatus
 from console.practice.controllers.kueue.ungate import TopologyUngater
 from console.practice.controllers.kueue.workloads import Workloads
+from console.practice.controllers.machines import FlexStart, Replacements
 from console.practice.controllers.nodes import Nodes
 from console.practice.controllers.scheduler import Scheduler
 from console.practice.controllers.volumes import Volumes
@@ -101,6 +102,8 @@ class PracticeCluster:
             TopologyUngater(self.plane),
             Scheduler(self.plane),
             Volumes(self.plane),
+            Replacements(self.plane),
+            FlexStart(self.plane),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),

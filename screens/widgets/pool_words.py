@@ -21,8 +21,10 @@ def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
     runs = [_GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
         runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
-    runs += [Run(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in facts.sentences]
-    said = [
+    rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
+    said = [text for text in facts.sentences if text not in rows and not facts.failed]
+    runs += [Run(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
+    parts = [
         f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
         facts.how,
         f"{pool.placement.lower()} placement" if pool.placement else "",
@@ -31,7 +33,7 @@ def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
         pool.version,
         f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
     ]
-    runs.append(Run(" · ".join(part for part in said if part), "dim"))
+    runs.append(Run(" · ".join(part for part in parts if part), "dim"))
     runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
     return tuple(runs)
 

@@ -26,11 +26,10 @@ _REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Run, ...]:
     """An operation under way, or one that failed."""
-    glyph = BAD if operation.error else DONE if operation.over else WAITS
-    began = f"  began {age(now - operation.started)} ago" if operation.started else ""
-    why = f"  {sentence(operation.error)}" if operation.error else ""
-    return (glyph, Run(f" {words}  ", "bad" if operation.error else "text"), *bar(operation), Run(why, "bad"),
-            Run(began, "dim"))  # fmt: skip
+    began = Run(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
+    if operation.error:
+        return (BAD, Run(f" {words} {sentence(operation.error)}", "bad"), began)
+    return (DONE if operation.over else WAITS, Run(f" {words}  ", "text"), *bar(operation), began)
 
 
 def bar(operation: GkeOperation) -> list[Run]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from console.practice.clock import stamp
 from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import JOBSETS, NODES, PODS
+from console.practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
 from console.practice.scene.gke import gke
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
@@ -106,6 +106,7 @@ def tell(storage: Storage, clock: Clock, opening: float) -> None:
         clock.at(opening - minutes * _MINUTE, _starter(storage, job))
     clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
     clock.after(1, lambda: _start_system(storage))
+    clock.at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
     clock.at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
 
 
@@ -114,6 +115,16 @@ def _starter(storage: Storage, job: Job) -> Callable[[], None]:
         storage.create(JOBSETS, build_jobset(job))
 
     return start
+
+
+def _ask_for_machines(storage: Storage) -> None:
+    """Ask DWS for two machines, which it does not have for the next half hour."""
+    parameters = {"maxRunDurationSeconds": "86400"}
+    spec = {"provisioningClassName": "queued-provisioning.gke.io", "parameters": parameters,
+            "podSets": [{"count": 2, "podTemplateRef": {"name": "ppt-flex-sft-dws-prov-1-main"}}]}  # fmt: skip
+    notes = {"a4-practice/waits": "2160"}
+    meta = {"name": "flex-sft-dws-prov-1", "namespace": "team-b", "annotations": notes}
+    storage.create(PROVISIONINGREQUESTS, {"metadata": meta, "spec": spec})
 
 
 def _start_system(storage: Storage) -> None:

@@ -1,0 +1,50 @@
+"""Google's libraries are loaded by whoever asks for Google, and by nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOADED = """
+import sys
+print([name for name in sys.modules if name.startswith(("google.cloud", "google.auth", "google.api_core", "grpc"))])
+"""
+MAIN = "from screens.__main__ import main\ntry:\n    main({argv!r})\nexcept SystemExit:\n    pass\n"
+SCREENS = """
+import asyncio
+from console.practice.child import PracticeProcess
+from console.settings import Settings
+from screens.app import ConsoleApp
+async def look():
+    practice = PracticeProcess.start()
+    try:
+        app = ConsoleApp(Settings(practice=True), practice)
+        async with app.run_test(size=(120, 30)) as pilot:
+            while not (app.connected and app.fleet.nodes):
+                await pilot.pause(0.05)
+            for key in "1234567":
+                await pilot.press(key)
+                await pilot.pause()
+    finally:
+        practice.stop()
+asyncio.run(look())
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        MAIN.format(argv=["--help"]),
+        MAIN.format(argv=["clusters", "--help"]),
+        MAIN.format(argv=["--demo", "pools", "--json"]),
+        SCREENS,
+        "import console.practice.cluster, console.practice.__main__",
+        "import console.cloud, console.nodepools, console.connecting, screens.clusters, screens.pool",
+    ],
+    ids=["help", "help of clusters", "a list", "the first screens", "the practice cluster", "modules"],
+)
+def test_no_library_of_googles_is_loaded(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script + LOADED], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
