@@ -171,9 +171,12 @@ class PreflightScreen(LiveScreen):
             return
         self.notify(f"{repair.words}: begun.", timeout=4, markup=False)
         with self.report_errors(f"{check.title} was not mended"):
-            done = await self.session.preflight.repair(repair)
-            self.notify(done, markup=False)
-        self._look((check.id,))
+            engine = self.session.preflight
+            self.notify(await engine.repair(repair), markup=False)
+            self.checks[check.id] = replace(check, at=0.0)
+            self._draw()
+            self.checks[check.id] = await engine.settled(engine.wish(self.plan), check.id)
+            self._draw()
 
     @work(group="looking")
     async def _look(self, ids: Collection[str]) -> None:

@@ -27,6 +27,8 @@ AT_ONCE = 8
 """Checks that look at the same time."""
 LIMIT = 20.0
 """Seconds for one check."""
+SETTLING = 6.0
+"""Seconds for which a check is looked at again after what it lacked was made."""
 _CLUSTER = "NAME"
 """Stands in a command for the cluster, until its place is known."""
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
@@ -80,6 +82,15 @@ class Preflight:
     async def repair(self, repair: Repair) -> str:
         """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
         return await mend(self._session, repair)
+
+    async def settled(self, wish: Wish, id_: str) -> Check:
+        """One check after a repair: what was made may take a moment to be seen."""
+        end = time.monotonic() + SETTLING
+        while True:
+            (check,) = await self.all(wish, (id_,))
+            if check.result is Result.OK or time.monotonic() > end:
+                return check
+            await asyncio.sleep(0.25)
 
     async def _checked(self, spec: Spec, looking: Looking) -> Check:
         started = time.monotonic()

@@ -82,7 +82,8 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
     if not options.yes and not await agreed(check.repair.consequences, f"{check.repair.words}?", hint):
         warn("Nothing was done.")
         return 1
-    say(await session.preflight.repair(check.repair))
-    again = (await _looked(session, plan, options, (options.mend,)))[0]
+    engine = session.preflight
+    say(await engine.repair(check.repair))
+    again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
     say(f"{again.id} {again.title}: {again.result}. {again.evidence}")
     return 0 if again.result is not Result.FAIL else 1

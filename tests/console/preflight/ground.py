@@ -91,7 +91,7 @@ class Ground:
 
     @contextmanager
     def changed(
-        self, resource: Resource, namespace: str, names: list[str], change: Callable[[Any], object]
+        self, resource: Resource, namespace: str, names: list[str], change: Callable[[Any], None]
     ) -> Iterator[None]:
         """Objects are other than usual."""
         storage = self.cluster.storage

@@ -67,6 +67,12 @@ def setting(thing: Any, name: str, value: Any) -> Any:
         setattr(thing, name, before)
 
 
+@contextmanager
+def _both(first: Any, second: Any) -> Any:
+    with first, second:
+        yield
+
+
 def gone(resource: Any, namespace: str, name: str) -> Callable[[Ground], Any]:
     return lambda here: here.without(resource, namespace, name)
 
@@ -86,9 +92,10 @@ def all_tainted(here: Ground) -> Any:
 
 
 def unlabelled(label: str) -> Callable[[Ground], Any]:
-    return lambda here: here.changed(
-        NODES, "", here.a4_nodes()[:1], lambda node: node["metadata"]["labels"].pop(label, None)
-    )
+    def change(node: Any) -> None:
+        node["metadata"]["labels"].pop(label, None)
+
+    return lambda here: here.changed(NODES, "", here.a4_nodes()[:1], change)
 
 
 def old_fuse(here: Ground) -> Any:
@@ -172,12 +179,6 @@ CASES = (
 )  # fmt: skip
 ELSEWHERE = {"P33"}
 """Shown in test_running: it takes another account."""
-
-
-@contextmanager
-def _both(first: Any, second: Any) -> Any:
-    with first, second:
-        yield
 
 
 async def test_every_check_has_its_failure() -> None:

@@ -1,0 +1,54 @@
+"""`a4 preflight` against the practice cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from screens.cli.commands import perform
+from screens.cli.options import parse
+from tests.console.preflight.ground import ground
+
+if TYPE_CHECKING:
+    import pytest
+
+KEYS = {
+    "id", "title", "area", "result", "evidence", "reason", "fix", "command", "repair", "looks", "at", "seconds",
+}  # fmt: skip
+
+
+async def a4(here: object, *argv: str) -> int:
+    place = str(here.cluster.kubeconfig)  # type: ignore[attr-defined]
+    return await perform(parse([*argv, "--kubeconfig", place]))
+
+
+async def test_json_has_every_check_with_evidence_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    async with ground() as here:
+        assert await a4(here, "preflight", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in told["items"]] == [f"P{number:02d}" for number in range(1, 36)]
+    for each in told["items"]:
+        assert set(each) == KEYS
+        assert each["evidence"]
+        assert each["fix"]
+    assert "ok" in told["summary"]
+
+
+async def test_a_recipe_that_fails_says_which_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    async with ground() as here:
+        code = await a4(here, "preflight", "W11", "--set", "queue=a4-high", "--check", "p16", "--check", "P21", "--log")
+    text = capsys.readouterr().out
+    assert code == 1
+    assert "P21  fail" in text
+    assert "a4 preflight --fix P21 does it" in text
+    assert "$ gcloud container clusters update practice" in text
+    assert "[Google, " in text
+    assert text.splitlines()[-1].startswith("2 fails: P16 LocalQueue, P21")
+
+
+async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:
+    async with ground() as here:
+        assert await a4(here, "preflight", "W03", "--set", "queue=a4-high", "--fix", "P16", "--yes") == 0
+        text = capsys.readouterr().out
+        assert "Created LocalQueue a4-high in namespace default." in text
+        assert "P16 LocalQueue" in text

@@ -1,0 +1,129 @@
+"""The preflight screen by its keys, over checks that the test sets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from console.errors import NotAllowed
+from console.models.check import Check, Look, Mend, Repair, Result
+from console.settings import Settings
+from screens.modals.confirm import Confirm
+from screens.preflight import PreflightScreen
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.scene import scene
+
+REPAIR = Repair(Mend.SERVICE, ("practice", "lustre.googleapis.com"), "Enable lustre.googleapis.com in project practice",
+                ("Services may cost money once they are used.",))  # fmt: skip
+
+
+def found(id_: str, title: str, result: Result, **more: object) -> Check:
+    given = {"evidence": "Seen this.", "reason": "Because of that.", "fix": "Do this.", "at": time.time(), **more}
+    return Check(id_, title, "storage", result, **given)  # type: ignore[arg-type]
+
+
+def session(settings: Settings | None = None) -> FakeSession:
+    made = FakeSession(scene(), settings=settings)
+    made.preflight.found = {
+        "P21": found("P21", "Lustre CSI driver", Result.FAIL, repair=REPAIR, command="gcloud services enable x",
+                     looks=(Look("Google", "container: cluster a4", "answered", 0.31),)),
+        "P09": found("P09", "GCS FUSE CSI driver", Result.NOT_ALLOWED),
+        "P03": found("P03", "Regional Standard cluster", Result.COULD_NOT),
+        "P11": found("P11", "Bucket", Result.NOT_APPLICABLE, reason="No bucket was named."),
+    }  # fmt: skip
+    return made
+
+
+async def test_each_result_has_its_mark_and_words() -> None:
+    async with console(session(), size=(140, 48)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "31 ok, 1 fails" in screen_text(app) or "1 fails" in screen_text(app))
+        text = screen_text(app)
+        assert "P21 Lustre CSI driver" in text.splitlines()[1]
+        for mark in ("✗  P21", "⊘  P09", "?  P03", "○  P11", "●  P01"):
+            assert mark in text, mark
+        assert "not allowed to look" in text
+        assert "could not look" in text
+        assert "No bucket was named." in text
+
+
+async def test_what_was_asked_and_looking_again() -> None:
+    made = session()
+    async with console(made, size=(140, 48)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await pilot.press(*["down"] * 20)
+        await until(pilot, lambda: "P21 Lustre CSI driver Seen this. Because of that. → Do this." in screen_text(app))
+        assert "container: cluster a4" not in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "container: cluster a4: answered (0.31 s)" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: made.called("preflight")[-1] == (None, ("P21",)))
+        await pilot.press("R")
+        await until(pilot, lambda: made.called("preflight")[-1] == (None, ()))
+
+
+async def test_a_fix_asks_first_and_looks_again() -> None:
+    made = session()
+    async with console(made, size=(140, 48)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        assert "f Fix" not in screen_text(app), "the first check has nothing to mend"
+        await pilot.press(*["down"] * 20)
+        await until(pilot, lambda: "f Fix" in screen_text(app))
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Enable lustre.googleapis.com in project practice?" in screen_text(app)
+        assert "cost money" in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        assert not made.called("repair")
+        await pilot.press("f", "y")
+        await until(pilot, lambda: made.called("repair") == [(REPAIR,)])
+        await until(pilot, lambda: made.called("preflight")[-1] == (None, ("P21",)))
+
+
+async def test_a_fix_that_fails_says_why() -> None:
+    made = session()
+    made.answers["repair"] = NotAllowed("Could not enable it: you may not.", "Ask for a role.")
+    async with console(made, size=(140, 48)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await pilot.press(*["down"] * 20, "f", "y")
+        await until(pilot, lambda: "you may not. Ask for a role." in toasts(app))
+
+
+async def test_nothing_can_be_mended_in_read_only_mode() -> None:
+    settings = Settings(read_only=True)
+    made = session(settings)
+    async with console(made, size=(140, 48), settings=settings) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await pilot.press(*["down"] * 20)
+        await until(pilot, lambda: "→ Do this." in screen_text(app))
+        assert "f Fix" not in screen_text(app)
+        await pilot.press("f")
+        assert isinstance(app.screen, PreflightScreen)
+        assert not made.called("repair")
+
+
+async def test_rows_stand_there_while_they_are_looked_at() -> None:
+    made = session()
+    made.preflight.held = asyncio.Event()
+    async with console(made, size=(140, 48)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "35 under way" in screen_text(app))
+        assert "◐  P01" in screen_text(app)
+        made.preflight.held.set()
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+
+
+async def test_a_narrow_screen_keeps_what_matters() -> None:
+    async with console(session(), size=(80, 24)) as (app, pilot, _):
+        await pilot.press("P")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        await pilot.press(*["down"] * 20)
+        await until(pilot, lambda: "✗  P21" in screen_text(app))
+        assert "fail" in screen_text(app)
+        assert "→ Do this." in screen_text(app)
