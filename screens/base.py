@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from console.errors import ConsoleError, Unreachable
 from console.models.fleet import Fleet
 from console.models.link import LinkState
+from screens.alarming import ring
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
 from screens.widgets.key_bar import KeyBar, KeyHint
@@ -148,6 +149,7 @@ class LiveApp(OrderedApp):
             await session.close()
 
     def _tick(self) -> None:
+        ring(self)
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
             self.screen.tick()
 
@@ -265,9 +267,9 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
             links=self.links(app.fleet),
             trouble=app.trouble.message if app.trouble else "",
         )
-        bar = self.query_one(TitleBar)
-        bar.title = title
-        bar.tick()
+        for bar in self.query(TitleBar):  # none: the program is closing, and a last tick still comes
+            bar.title = title
+            bar.tick()
 
     def links(self, fleet: Fleet) -> tuple[Link, ...]:
         """States of the watches this screen stands on."""

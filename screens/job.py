@@ -11,6 +11,7 @@ from textual.widgets import ContentSwitcher
 
 from console.models.ranks import first_failure
 from screens.again import launch_like_job
+from screens.alarming import alarms_of, watch
 from screens.base import LiveScreen
 from screens.rank_actions import RANK_ACTIONS
 from screens.stopping import stop_jobs
@@ -46,6 +47,15 @@ class JobScreen(LiveScreen):
             Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
             for each in RANK_ACTIONS
         ),
+        Binding(
+            "A",
+            "app.open_page('alarms')",
+            "Alarms",
+            show=False,
+            key_display="A",
+            id="job.alarms",
+            tooltip="The last alarms of all jobs that are watched",
+        ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding("less_than_sign", "rank(-1)", "Rank before", key_display="<", id="job.rank-before"),
@@ -65,6 +75,7 @@ class JobScreen(LiveScreen):
         self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
+        self._watched = False
 
     @property
     def crumb(self) -> str:
@@ -96,7 +107,10 @@ class JobScreen(LiveScreen):
         """Draw the job as it is in that picture; a job that is gone is shown as it last was."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
-            self._line = JobLine(jobset, fleet)
+            if not jobset.finished and self.app.connected and not self._watched:
+                self._watched = True
+                watch(self.app, self.key)
+            self._line = JobLine(jobset, fleet, alarms=alarms_of(self.app, self.key))
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)

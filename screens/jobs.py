@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from screens import wording
 from screens.again import launch_like_job
+from screens.alarming import alarms_of
 from screens.base import LiveScreen
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
@@ -103,6 +104,8 @@ class JobsScreen(LiveScreen):
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         Binding("w", "why", "Why", id="jobs.why", tooltip="Show or hide the whole reason"),
+        Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
+                tooltip="The last alarms of all jobs that are watched"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
     ]  # fmt: skip
 
@@ -120,7 +123,10 @@ class JobsScreen(LiveScreen):
             self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
         )
         glances = self.session.measures.glancing
-        rows: dict[RowKey, JobLine] = {jobset.key: JobLine(jobset, fleet, glances.of(jobset.uid)) for jobset in ordered}
+        rows: dict[RowKey, JobLine] = {
+            jobset.key: JobLine(jobset, fleet, glances.of(jobset.uid), alarms_of(self.app, jobset.key))
+            for jobset in ordered
+        }
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)

@@ -32,6 +32,7 @@ from tests.fakes_google import FakeCloud, FakeNodePools
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeProfiles, FakeReleases, FakeRuns, FakeStopping
 from tests.fakes_tunnels import FakeTunnels
+from tests.fakes_watch import FakeAlarms, FakeGpus, FakeXray
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -108,6 +109,7 @@ class FakeSession:
         self.releases = FakeReleases(self)
         self.profiles = FakeProfiles()
         self.tunnels = FakeTunnels(self)
+        self.alarms, self.gpus, self.xray = FakeAlarms(), FakeGpus(), FakeXray(self)
         self.node_pools = FakeNodePools(self)
         self.cloud = FakeCloud(self)
         self.preflight = FakePreflight(self)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from console.models.alarm import GLYPH
 from console.models.job import JobState
 from console.models.ranks import Rank, first_failure, ranks
 from console.models.reference import Passing
@@ -14,6 +15,7 @@ from screens import wording
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from console.models.alarm import Alarm
     from console.models.fleet import Fleet
     from console.models.glance import Glance
     from console.models.job import JobSet
@@ -29,6 +31,8 @@ class JobLine:
     fleet: Fleet
     glance: Glance | None = None
     """What its log said last; None: nothing is known."""
+    alarms: tuple[Alarm, ...] = ()
+    """What is wrong with it now, if it is watched."""
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -55,7 +59,8 @@ def state_cell(line: JobLine) -> Cell:
     """Glyph and word."""
     state = line.jobset.state
     glyph = wording.job_glyph(state)
-    return [glyph, Run(f" {state}", "bad" if state is JobState.FAILED else line.ink)]
+    runs = [glyph, Run(f" {state}", "bad" if state is JobState.FAILED else line.ink)]
+    return [*runs, Run(f" {GLYPH}", "bad")] if line.alarms else runs
 
 
 def ranks_cell(line: JobLine) -> Cell:
@@ -147,4 +152,4 @@ def progress_cell(line: JobLine) -> Cell:
         return Run(f"step {glance.step:,}", "dim")
     left = f" {wording.age(glance.eta)} left" if glance.eta else ""
     share = Run(f" {wording.percent(glance.step, glance.total)}")
-    return [*wording.bar(glance.step, glance.total, 8), share, Run(left, "dim")]
+    return [*wording.bar(glance.step, glance.total, 6), share, Run(left, "dim")]

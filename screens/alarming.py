@@ -1,0 +1,61 @@
+"""Alarms on their way to a person: which jobs are watched, toasts, and the terminal's own notification."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+
+if TYPE_CHECKING:
+    from console.models.alarm import Alarm
+    from screens.base import LiveApp
+
+OFF = "A4_NOTIFY"
+"""Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
+_NO = ("0", "no", "off", "false")
+LONGEST = 200
+
+
+def watch(app: LiveApp, key: tuple[str, str]) -> None:
+    """Watch a job that runs from here on, until it ends; a file of thresholds that cannot be used is told."""
+    try:
+        app.session.alarms.keep(*key)
+    except ConsoleError as error:
+        app.notify(str(error), title="Alarms are off", severity="warning", markup=False)
+
+
+def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
+    """The alarms of a job, as they are now; none of a job that is not watched."""
+    return app.session.alarms.of(*key) if app.connected and "alarms" in vars(app.session) else ()
+
+
+def ring(app: LiveApp) -> None:
+    """Tell the alarms that are new."""
+    if not app.connected or "alarms" not in vars(app.session):
+        return
+    alarms = app.session.alarms
+    for alarm in alarms.news():
+        title = f"▲ {alarm.job}: {alarm.kind}"
+        app.notify(alarm.words, title=title, severity="warning", timeout=10, markup=False)
+        if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.words)
+
+
+def notify_terminal(app: LiveApp, title: str, words: str) -> None:
+    """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
+    driver = app._driver
+    if driver is None or app.is_headless:
+        return
+    driver.write(notification(title, words))
+    driver.flush()
+
+
+def notification(title: str, words: str) -> str:
+    """What the terminal is sent; nothing in it can end it early or begin anything else."""
+    clean, said = (_plain(text)[:LONGEST] for text in (title, words))
+    return f"\x07\x1b]9;{clean}: {said}\x07\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07"
+
+
+def _plain(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -1,0 +1,86 @@
+"""What watches jobs, without a cluster: alarms, GPUs and the X-ray as the test sets them.
+
+session.alarms.sound("default", "job", AlarmKind.NAN, "no loss printed at 118")
+session.gpus.board = GpuBoard(...)
+session.xray.report = HangReport(...)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from console.models.alarm import Alarm, AlarmKind, Thresholds
+from console.models.gpu_board import GpuBoard
+from console.models.hang import HangReport, Traced
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+    from pathlib import Path
+
+    from tests.fakes import FakeSession
+
+
+class FakeAlarms:
+    def __init__(self) -> None:
+        self.thresholds = Thresholds()
+        self.kept: set[tuple[str, str]] = set()
+        self.latest: list[Alarm] = []
+        self._news: list[Alarm] = []
+
+    def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
+        alarm = Alarm(kind, words, time.time(), namespace, job, over)
+        self.latest.insert(0, alarm)
+        self._news.append(alarm)
+        return alarm
+
+    def keep(self, namespace: str, name: str) -> None:
+        self.kept.add((namespace, name))
+
+    def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
+        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)
+
+    def news(self) -> list[Alarm]:
+        news, self._news = self._news, []
+        return news
+
+
+class FakeGpus:
+    def __init__(self) -> None:
+        self.board = GpuBoard()
+        self.readers = 0
+
+    async def watch(self, namespace: str, name: str) -> AsyncGenerator[GpuBoard, None]:
+        self.readers += 1
+        try:
+            yield self.board
+            await asyncio.Event().wait()
+        finally:
+            self.readers -= 1
+
+    async def once(self, namespace: str, name: str) -> GpuBoard:
+        return self.board
+
+
+class FakeXray:
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.report = HangReport("job", (), ())
+
+    async def job(
+        self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
+    ) -> HangReport:
+        self._session._did("xray", namespace, name)
+        answered(1, 1)
+        return self.report
+
+    async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+        return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}
+
+    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+        self._session._did("record", process.rank, seconds, str(place))
+        return 7
+
+    async def facts(self, namespace: str, name: str, process: Traced, what: str) -> Any:
+        return self._session._did("process_facts", process.rank, what, default=f"{what} of it")
