@@ -21,6 +21,7 @@ from console.errors import (
 from console.models.attach import STEPS, Step, StepState
 from console.ssh import client as ssh
 from console.ssh import identities, pod_facts
+from console.ssh.host_keys import Told, judge
 from console.ssh.identities import fingerprint
 from console.ssh.places import Places
 
@@ -164,6 +165,9 @@ class Patient:
         expected = release or self._probed.served or self._probed.kept
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
+        if self.entry:
+            told = Told(self._facts, release, self._probed.served, self._probed.kept)
+            judge(self.entry, self.target.number, told)  # raises HostKeyChanged, as whoever connects would be told
         login = self.client.login
         self._transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
         shown = ssh.host_key(self._transport)

@@ -171,6 +171,9 @@ async def test_a_host_key_that_nothing_explains_is_refused(session: Session, ope
     with pytest.raises(HostKeyChanged, match="and its pod is the same") as refused:
         await set_up(session)
     assert "a4 ssh --forget named" in refused.value.hint
+    steps = [step async for step in session.attach.diagnose(session.namespace, JOB, 0)]
+    (failed,) = [step for step in steps if step.state is StepState.FAILED]
+    assert (failed.name, failed.fix) == ("host-key", refused.value.hint)
     assert await session.attach.forget(session.namespace, JOB)
     assert (await openssh.ssh((await set_up(session)).host, "true")).code == 0
 
