@@ -18,6 +18,7 @@ from screens.widgets.ink import DARK, LIGHT
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from console.models.launch import LaunchPlan
     from console.practice.child import PracticeProcess
     from console.session import Session
     from console.settings import Settings
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Connect = Callable[[], Awaitable["Session"]]
 
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "alarms",
-              "clusters", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
+              "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
 
 
 def page(place: str) -> Callable[..., Screen[Any]]:
@@ -106,6 +107,10 @@ class ConsoleApp(LiveApp):
     def open_page(self, page: str, *about: str) -> None:
         """Open a page by name about an object."""
         self.push_screen(self.PAGES[page](*about))
+
+    def open_preflight(self, plan: LaunchPlan) -> None:
+        """Open the checks of a launch."""
+        self.push_screen(self.PAGES["preflight"](plan))
 
     def action_theme(self) -> None:
         """Dark to light and back."""

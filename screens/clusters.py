@@ -233,7 +233,7 @@ class ClustersScreen(LiveScreen):
         if row is None or row.cluster is None:
             self.notify(str(row.error) if row else "", title="Nothing to connect to", severity="warning", markup=False)
         elif row.here:
-            self.app.pop_screen()
+            self.app.open_page("nodepools")
         else:
             self.connect(row.cluster)
 

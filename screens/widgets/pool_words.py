@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from console.models.node import Node
     from console.models.node_pools import PoolFacts, PoolsPicture
 
-_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
+GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
 
 
 def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
     """State, sizes and settings of a pool, the most urgent first."""
     pool = facts.pool
-    runs = [_GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    runs = [GLYPHS[facts.state], Run(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
         runs.append(Run(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
     rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
