@@ -126,8 +126,10 @@ class JobScreen(LiveScreen):
         self.header.runs = tuple(head(self._line, self.key, gone=gone, short=short, now=time.time()))
 
     def tick(self) -> None:
-        """The age goes on while nothing changes."""
+        """The age goes on while nothing changes, and alarms come."""
         super().tick()
+        if self._line is not None and self._line.alarms != alarms_of(self.app, self.key):
+            self.show_fleet(self.app.fleet)
         self._show_header()
 
     def _show_tabs(self) -> None:

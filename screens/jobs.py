@@ -147,6 +147,12 @@ class JobsScreen(LiveScreen):
                     self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 
+    def tick(self) -> None:
+        """Alarms come between pictures."""
+        super().tick()
+        if any(line.alarms != alarms_of(self.app, line.jobset.key) for line in self.table.listing.rows.values()):
+            self.show_fleet(self.app.fleet)
+
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the reason has fewer lines."""
         self.set_class(event.size.height < 30, "-low")
