@@ -1,0 +1,35 @@
+"""A session beside practice Google, and the world that it asks: the real clients over real sockets."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from console.practice.cluster import PracticeCluster
+from console.session import Session
+from console.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+    from console.practice.google.cloud import PracticeGoogle
+
+SPEED = 200.0
+"""How many times faster than life builds go."""
+
+
+@asynccontextmanager
+async def google(
+    *, speed: float = SPEED, kinds: Collection[str] = (), read_only: bool = False
+) -> AsyncIterator[tuple[Session, PracticeGoogle]]:
+    """An empty practice cluster with its Google."""
+    async with PracticeCluster(speed=speed, scene="empty") as cluster:
+        settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
+        session = await Session.open(settings, kinds=kinds)
+        try:
+            await session.cloud.reach()
+            assert cluster.google is not None
+            session.images.poll = 0.02
+            yield session, cluster.google.world
+        finally:
+            await session.close()

@@ -1,0 +1,285 @@
+"""Builds and registries with Google's own clients on the wire: W23 from the form's plan to the image in the form."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
+from console.images import contexts
+from console.models.build import REGISTRY, TAG, BuildPlan
+from console.practice.google.builds import Yard
+from console.practice.google.cloud import DISABLED, LOCKED, Fault
+from console.practice.google.registry import ADDRESS
+from tests.google.practised import google
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.images import Images
+    from console.models.build import Build
+
+
+async def printed(images: Images, build: Build) -> list[str]:
+    async with aclosing(images.log(build.id)) as lines:
+        return [line.text async for line in lines]
+
+
+def own(tmp_path: Path, dockerfile: str) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(dockerfile)
+    return folder
+
+
+async def own_plan(images: Images, folder: Path, **more: Any) -> BuildPlan:
+    return dataclasses.replace(await images.begin(await images.own_context(folder)), **more)
+
+
+async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
+    async with google() as (session, _):
+        images = session.images
+        plan = await images.begin(await images.context("unified-testbed"))
+        assert plan.image == f"{ADDRESS}/unified-testbed-pytorch:25.06-py3"
+        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "mine-1"}, time_out=3600)
+        build = await images.build(plan)
+        assert not build.over
+        assert (build.machine, build.time_out) == ("e2-highcpu-32", 3600.0)
+        assert (await session.choices())["images"].about[plan.image] == "being built"
+        lines = await printed(images, build)
+        assert lines[0] == f'starting build "{build.id}"'
+        assert lines[-1] == "DONE"
+        assert len(lines) == len(set(enumerate(lines)))
+        assert any("nvcr.io/nvidia/pytorch:25.06-py3" in line for line in lines)
+        ended = await images.look(build.id)
+        assert ended.succeeded
+        assert ended.images == (plan.image,)
+        found = await images.registry()
+        assert next(each for each in found.images if "mine-1" in each.tags).digest == ended.digests[0]
+        offer = (await session.choices())["images"]
+        assert offer.names[0] == plan.image
+        assert offer.about[plan.image] == "built"
+
+
+async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks() -> None:
+    async with google(speed=40) as (session, world):
+        world.page = 3
+        images = session.images
+        images.poll = 0.0
+        build = await images.build(await images.begin(await images.context("testbed")))
+        seen = await printed(images, build)
+        from console.practice.google.logs import Ledger
+
+        assert seen == [each.text_payload for each in world.part(Ledger).entries[build.id]]
+
+
+async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> None:
+    folder = own(tmp_path, "FROM debian:12\nRUN true\n")
+    (folder / "cloudbuild.yaml").write_text(
+        "steps: [{name: gcr.io/cloud-builders/docker, args: [build, '--tag=${_ARTIFACT_REGISTRY}/a:1', .]}]\n"
+        "images: ['${_ARTIFACT_REGISTRY}/a:1']\n"
+        "logsBucket: gs://practice-a4-runs\n"
+        "options: {logging: GCS_ONLY}\n"
+    )
+    async with google() as (session, _):
+        build = await session.images.build(await own_plan(session.images, folder))
+        lines = await printed(session.images, build)
+        assert lines[-1] == "DONE"
+        assert f"Successfully tagged {ADDRESS}/a:1" in lines
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "why"),
+    [
+        ("FROM debian:12\nCOPY train.py /\n", "stat train.py: file does not exist"),
+        ("FROM debian:12\nRUN exit 3\n", "returned a non-zero code: 3"),
+        ("FROM example.com/missing:1\n", "manifest unknown"),
+    ],
+)
+async def test_a_build_that_fails_says_why(tmp_path: Path, dockerfile: str, why: str) -> None:
+    async with google() as (session, _):
+        plan = await own_plan(session.images, own(tmp_path, dockerfile))
+        build = await session.images.build(plan)
+        assert any(why in line for line in await printed(session.images, build))
+        ended = await session.images.look(build.id)
+        assert ended.status == "FAILURE"
+        assert why in ended.why
+        assert plan.image not in (await session.choices())["images"].names
+
+
+async def test_a_build_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async with google() as (session, _):
+        build = await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n"), time_out=1))
+        await printed(session.images, build)
+        assert (await session.images.look(build.id)).status == "TIMEOUT"
+
+
+async def test_a_build_is_cancelled_once() -> None:
+    async with google(speed=1) as (session, _):
+        images = session.images
+        build = await images.build(await images.begin(await images.context("testbed")))
+        assert (await images.cancel(build.id)).status == "CANCELLED"
+        with pytest.raises(Refused, match="is over: CANCELLED"):
+            await images.cancel(build.id)
+        assert (await printed(images, build))[-1] == "ERROR: context canceled"
+
+
+async def test_the_list_comes_in_pages_latest_first() -> None:
+    async with google() as (session, world):
+        world.page = 1
+        found = await session.images.builds()
+        assert [each.status for each in found] == ["CANCELLED", "FAILURE", "SUCCESS", "SUCCESS"]
+        assert found[1].why == "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
+        assert found[2].seconds(0.0) == pytest.approx(1122, abs=1)
+        assert len(await session.images.builds(most=2)) == 2
+        registry = await session.images.registry()
+        assert len(registry.images) == 3
+        assert {each.location for each in registry.repositories} == {"us-central1", "us"}
+
+
+async def test_words_and_a_fix_for_what_google_refuses() -> None:
+    async with google() as (session, world):
+        images = session.images
+        with pytest.raises(ApiDisabled) as off:
+            await images.builds(project=DISABLED)
+        assert off.value.service == "cloudbuild.googleapis.com"
+        assert "gcloud services enable" in off.value.hint
+        with pytest.raises(NotAllowed):
+            await images.builds(project=LOCKED)
+        with pytest.raises(NotFound):
+            await images.look("nothing")
+        world.faults.append(Fault("ListBuilds", grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded for builds"))
+        with pytest.raises(Refused, match="Quota exceeded"):
+            await images.builds()
+        world.faults.append(Fault("CreateBuild", grpc.StatusCode.UNAVAILABLE))
+        before = len(world.part(Yard).builds)
+        with pytest.raises(Unreachable):
+            await images.build(await images.begin(await images.context("testbed")))
+        assert len(world.part(Yard).builds) == before
+
+
+async def test_one_repository_that_cannot_be_read_keeps_none_of_the_others_away() -> None:
+    async with google() as (session, world):
+        world.faults.append(Fault("ListDockerImages", grpc.StatusCode.PERMISSION_DENIED, "no"))
+        found = await session.images.registry()
+        assert len(found.unread) == 1
+        assert found.images
+
+
+async def test_a_repository_is_made_and_made_once() -> None:
+    async with google() as (session, _):
+        made = await session.images.create_repository("practice", "us-central1", "fresh")
+        assert made.address == "us-central1-docker.pkg.dev/practice/fresh"
+        assert made in await session.images.repositories("practice", "us-central1")
+        with pytest.raises(Conflict):
+            await session.images.create_repository("practice", "us-central1", "fresh")
+
+
+async def test_nothing_is_built_or_cancelled_in_read_only_mode() -> None:
+    async with google(read_only=True) as (session, world):
+        plan = await session.images.begin(await session.images.context("testbed"))
+        with pytest.raises(NotAllowed, match="read-only"):
+            await session.images.build(plan)
+        with pytest.raises(NotAllowed, match="read-only"):
+            await session.images.cancel("x")
+        with pytest.raises(NotAllowed, match="read-only"):
+            await session.images.create_repository("practice", "us-central1", "fresh")
+        assert not [name for name, _ in world.calls if "Create" in name or "Cancel" in name]
+
+
+async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        from console.practice.google.vault import Holder, Vault
+
+        vault = world.part(Vault)
+        vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
+        plan = await own_plan(session.images, own(tmp_path, "FROM debian\n"))
+        with pytest.raises(Conflict):
+            await session.images.build(plan)
+        assert not vault.buckets["practice_cloudbuild"].things
+
+
+# contexts and plans, without Google
+
+
+def test_the_documents_images_are_there_with_their_defaults() -> None:
+    found = {each.name: each for each in contexts.bundled()}
+    assert set(found) == {"pai-megatron-patch", "testbed", "unified-testbed"}
+    images = {
+        f"{each.defaults['_IMAGE_NAME']}:{each.defaults['_IMAGE_TAG']} from {each.defaults['_BASE_IMAGE']}"
+        for each in found.values()
+    }
+    assert images == {
+        "pai_megatron_patch_a4:25.04 from dsw-registry.cn-wulanchabu.cr.aliyuncs.com/pai/pai-megatron-patch:25.04",
+        "unified-testbed-pytorch:25.06-py3 from nvcr.io/nvidia/pytorch:25.06-py3",
+        "testbed:nemo25.04-gib1.0.6-A4 from us-central1-docker.pkg.dev/deeplearning-images/reproducibility/"
+        "pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4",
+    }
+    for each in found.values():
+        assert each.title
+        assert REGISTRY in each.wanted
+        dockerfile = (each.folder / "Dockerfile").read_text()
+        assert f"ARG BASE_IMAGE={each.defaults['_BASE_IMAGE']}\nFROM ${{BASE_IMAGE}}\n" in dockerfile
+        assert "PRIVATE KEY" not in dockerfile
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({}, "_ARTIFACT_REGISTRY has no value"),
+        ({REGISTRY: "docker.io/me"}, "is no repository of Artifact Registry"),
+        ({REGISTRY: ADDRESS, TAG: "a:b"}, "cannot be a tag"),
+        ({REGISTRY: ADDRESS, "_IMAGE_NAME": "Big Name"}, "cannot be the name of an image"),
+        ({REGISTRY: ADDRESS, "_NOBODY": "x"}, "has no substitution _NOBODY"),
+    ],
+)
+def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:
+    context = next(each for each in contexts.bundled() if each.name == "testbed")
+    assert word in " ".join(words for _, words in contexts.problems(BuildPlan(context, "p", "l", values)))
+
+
+def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="has no Dockerfile"):
+        contexts.read_context(tmp_path)
+    with pytest.raises(BadInput, match="There is no folder"):
+        contexts.read_context(tmp_path / "nowhere")
+    (tmp_path / "cloudbuild.yaml").write_text("steps: {a: 1}")
+    with pytest.raises(BadInput, match="no build description"):
+        contexts.read_context(tmp_path)
+    (tmp_path / "cloudbuild.yaml").write_text("steps: [")
+    with pytest.raises(BadInput, match="cannot be read"):
+        contexts.read_context(tmp_path)
+    (tmp_path / "Other.Dockerfile").write_text("# Something of mine\nFROM debian\n")
+    found = contexts.read_context(tmp_path / "Other.Dockerfile")
+    assert (found.title, found.dockerfile) == ("Something of mine", "Other.Dockerfile")
+    described = contexts.description(found.folder, found.dockerfile)
+    assert "--file=Other.Dockerfile" in described["steps"][0]["args"]
+
+
+async def test_a_description_that_google_would_not_take_is_refused_here(tmp_path: Path) -> None:
+    folder = own(tmp_path, "FROM debian\n")
+    (folder / "cloudbuild.yaml").write_text("steps: [{name: a, argz: [b]}]\n")
+    async with google() as (session, world):
+        with pytest.raises(BadInput, match="argz"):
+            await session.images.build(await own_plan(session.images, folder))
+        assert not [name for name, _ in world.calls if "Create" in name]
+
+
+def test_what_is_packed_is_the_folder_without_what_nobody_builds_from(tmp_path: Path) -> None:
+    import tarfile
+
+    folder = own(tmp_path, "FROM debian\n")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("secret")
+    (folder / "src").mkdir()
+    (folder / "src" / "a.py").write_text("pass")
+    (folder / "link").symlink_to("src/a.py")
+    target = tmp_path / "out.tgz"
+    assert contexts.pack(folder, target) == 3
+    with tarfile.open(target) as packed:
+        assert sorted(packed.getnames()) == ["Dockerfile", "link", "src/a.py"]
+        assert {each.uid for each in packed.getmembers()} == {0}

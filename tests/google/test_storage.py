@@ -1,0 +1,222 @@
+"""Buckets, Lustre and Filestore with Google's own clients on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
+from console.google import fetching
+from console.launch import Catalogue
+from console.models.launch import LaunchPlan
+from console.models.log import RankLine
+from console.models.storage import GcsPlace, gcs_place
+from console.practice.google.cloud import DISABLED, LOCKED, Fault
+from console.practice.google.vault import BUCKET, FAR, RUN, Vault
+from tests.google.practised import google
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.models.copying import CopyProgress
+
+OUTPUT = "logs/output_mcore_qwen3_pretrain"
+CHECKPOINTS = f"gs://{BUCKET}/{OUTPUT}/checkpoint/{RUN}"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
+    async with google() as (session, world):
+        world.page = 1
+        found = await session.storage.buckets()
+        assert [each.name for each in found] == [BUCKET, "practice-datasets", FAR]
+        region = await session.storage.region()
+        assert [each.match(region) for each in found] == [
+            "same region",
+            "multi-region, around the cluster",
+            "not in us-central1",
+        ]
+
+
+async def test_checkpoints_by_iteration_and_the_last_whole_one() -> None:
+    async with google() as (session, world):
+        world.page = 2
+        found = await session.storage.folder(gcs_place(CHECKPOINTS))
+        assert [(each.iteration, each.latest) for each in found.objects if each.is_folder] == [
+            (500, False),
+            (1000, True),
+            (1500, False),
+        ]
+        assert found.note.endswith("names 1000: later ones may not be whole.")
+        assert "6006" in (await session.storage.folder(GcsPlace(BUCKET, OUTPUT))).note
+
+
+async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        world.page = 4
+        things = world.part(Vault).buckets[BUCKET].things
+        far: list[CopyProgress] = []
+        report = await session.storage.fetch(gcs_place(CHECKPOINTS), tmp_path, far.append)
+        wanted = {name: thing.content for name, thing in things.items() if f"checkpoint/{RUN}/" in name}
+        prefix = f"{OUTPUT}/checkpoint/"
+        assert files(tmp_path) == {name.removeprefix(prefix): content for name, content in wanted.items()}
+        assert (report.files, report.kept, report.problems) == (7, 0, ())
+        assert far[-1].done == far[-1].total == sum(map(len, wanted.values()))
+        asked = sum("ReadObject" in name for name, _ in world.calls)
+        again = await session.storage.fetch(gcs_place(CHECKPOINTS), tmp_path)
+        assert (again.files, again.kept) == (7, 7)
+        assert sum("ReadObject" in name for name, _ in world.calls) == asked
+
+
+async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        name = "datasets/mmap_qwen3_datasets_text_document-00.idx"
+        world.part(Vault).damaged.add(name)
+        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        assert report.files == 0
+        assert "checksum differs" in report.problems[0][1]
+        assert files(tmp_path) == {}
+        assert (await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)).problems == ()
+
+
+async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "PIECE", 100_000)
+    async with google() as (session, world):
+        vault = world.part(Vault)
+        name = f"{OUTPUT}/checkpoint/{RUN}/iter_0000500/mp_rank_00_000/model_optim_rng.pt"
+        content = vault.buckets[BUCKET].things[name].content
+
+        def cut(far: CopyProgress) -> None:
+            if far.done == 100_000 and not world.faults:
+                world.faults.append(Fault("ReadObject", grpc.StatusCode.PERMISSION_DENIED, "no longer"))
+
+        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path, cut)
+        assert "no longer" in report.problems[0][1]
+        (left,) = files(tmp_path).items()
+        assert left[0].endswith(".part")
+        assert left[1] == content[:100_000]
+        asked = sum("ReadObject" in method for method, _ in world.calls)
+        done = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        assert done.problems == ()
+        assert list(files(tmp_path).values()) == [content]
+        assert sum("ReadObject" in method for method, _ in world.calls) == asked + 2
+
+
+async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "PIECE", 1000)
+    async with google() as (session, world):
+        vault = world.part(Vault)
+        name = "datasets/mmap_qwen3_datasets_text_document-01.idx"
+
+        def replace(far: CopyProgress) -> None:
+            if far.done == 1000:
+                vault.put(BUCKET, name, b"another")
+
+        report = await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path, replace)
+        assert "replaced or deleted while it came" in report.problems[0][1]
+        assert not (tmp_path / name.rpartition("/")[2]).exists()
+        await session.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        assert b"another" in files(tmp_path).values()
+
+
+async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        world.part(Vault).put(BUCKET, "evil/../../outside", b"x")
+        world.part(Vault).put(BUCKET, "evil/good", b"y")
+        world.part(Vault).put(BUCKET, "evil/empty/", b"")
+        report = await session.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        assert [name for name, _ in report.problems] == ["evil/../../outside"]
+        assert files(tmp_path) == {"in/evil/good": b"y"}
+
+
+async def test_words_for_what_google_refuses(tmp_path: Path) -> None:
+    async with google() as (session, _):
+        storage = session.storage
+        with pytest.raises(NotFound, match="The specified bucket does not exist"):
+            await storage.folder(GcsPlace("no-such-bucket"))
+        with pytest.raises(NotFound, match="There is nothing at"):
+            await storage.fetch(GcsPlace(BUCKET, "nothing/here"), tmp_path)
+        with pytest.raises(ApiDisabled) as off:
+            await storage.buckets(DISABLED)
+        assert off.value.service == "storage.googleapis.com"
+        with pytest.raises(NotAllowed):
+            await storage.buckets(LOCKED)
+        with pytest.raises(ApiDisabled) as lustre:
+            await storage.lustre("practice-shared")
+        assert lustre.value.service == "lustre.googleapis.com"
+
+
+@pytest.mark.parametrize("text", ["bucket", "s3://b/x", "gs://", "gs://B/x", "gs:///x"])
+def test_what_is_no_place_in_a_bucket(text: str) -> None:
+    with pytest.raises(BadInput, match="is no place in a bucket"):
+        gcs_place(text)
+
+
+async def test_a_large_file_goes_up_in_pieces_and_replaces_nothing(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        buckets = await session.storage._of()
+        file = tmp_path / "large"
+        file.write_bytes(b"0123456789" * 900_000)
+        place = GcsPlace(BUCKET, "up/large file +%")
+        await buckets.send(place, file)
+        assert world.part(Vault).buckets[BUCKET].things[place.path].content == file.read_bytes()
+        with pytest.raises(Conflict, match="is there already"):
+            await buckets.send(place, file)
+        await buckets.send(place, file, replace=True)
+
+
+async def test_lustre_fills_seven_fields_that_launch() -> None:
+    async with google() as (session, world):
+        world.page = 1
+        found = await session.storage.lustre()
+        assert [(each.name, each.state) for each in found] == [
+            ("lustre", "ACTIVE"), ("scratch", "CREATING"), ("archive", "ACTIVE"),
+        ]  # fmt: skip
+        values = found[0].values()
+        assert values == {
+            "storage": {
+                "lustre": {
+                    "claim": "lustre-pvc", "server": "10.128.15.210", "filesystem": "lustre", "instance": "lustre",
+                    "project": "practice", "location": "us-central1-a", "size": "18000Gi",
+                }
+            }
+        }  # fmt: skip
+        plan = LaunchPlan("qwen3-next-lustre", "mine", "default", values)
+        assert [each for each in Catalogue.load().problems(plan) if each.path.startswith("storage")] == []
+
+
+async def test_filestore_fills_the_fields_of_nfs() -> None:
+    async with google() as (session, _):
+        shared, broken = await session.storage.filestore()
+        assert broken.why == "The reserved range is used up."
+        values = shared.values()
+        assert values["storage"] == {
+            "nfs": {
+                "claim": "shared-pvc", "server": "10.128.15.200", "share": "share", "instance": "shared",
+                "location": "us-central1", "size": "10240Gi",
+            }
+        }  # fmt: skip
+        plan = LaunchPlan("interactive", "mine", "default", values)
+        assert [each for each in Catalogue.load().problems(plan) if each.path.startswith("storage")] == []
+
+
+def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
+    from console.joblogs import JobLogs
+
+    logs = JobLogs(tmp_path)
+    row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"
+    logs.add([RankLine(0, 1.0, "pong from w-1"), RankLine(1, 1.0, "hello"), RankLine(0, 2.0, "#  size  count")])
+    logs.add([RankLine(0, 3.0, row), RankLine(0, 4.0, "done")])
+    assert logs.counted == {
+        "pod-logs/coordinator.log": 4, "pod-logs/worker-1.log": 1, "connectivity-test.log": 1,
+        "nccl-test-results.txt": 2,
+    }  # fmt: skip
+    assert (tmp_path / "nccl-test-results.txt").read_text() == f"#  size  count\n{row}\n"
+    assert (tmp_path / "pod-logs/worker-1.log").read_text() == "hello\n"
