@@ -58,11 +58,11 @@ class KeptTests:
 
     async def keep(self, tests: Iterable[MeasuredTest]) -> None:
         """Keep these, if they are not kept already."""
-        fresh = [each for each in tests if self._known.get(each.name) != each]
+        fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
         if fresh:
-            self._known |= {each.name: each for each in fresh}
+            self._known |= fresh
             self._nodes = by_node(self._known.values())
-            await asyncio.to_thread(self._append, fresh)
+            await asyncio.to_thread(self._append, list(fresh.values()))
 
     def _read(self) -> None:
         try:

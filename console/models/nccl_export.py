@@ -64,7 +64,7 @@ def _half(half: Half | None) -> dict[str, Any] | None:
     return {name: number(value) for name, value in values.items()} | {"wrong": half.wrong}
 
 
-def tests_csv(tests: Sequence[NcclTest]) -> str:
+def rows_csv(tests: Sequence[NcclTest]) -> str:
     """A line for each size of each test."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -115,7 +115,7 @@ def export_tests(
         return curve_svg(title, shown, others, compared=compared)
     if kind == "json":
         return json.dumps({"nccl": [nccl_json(test) for test in tests]}, indent=2) + "\n"
-    return tests_csv(tests)
+    return rows_csv(tests)
 
 
 def _busbw(row: Row, half: str) -> float | None:

@@ -44,6 +44,8 @@ class Scale:
     start: float
     end: float
     log: bool = False
+    base: float = 10.0
+    """Of a logarithmic scale: ticks are its powers."""
 
     def __call__(self, value: float) -> float:
         """The pixel."""
@@ -53,7 +55,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Round values between both ends."""
         if self.log:
-            factor = 2.0 if self.high / max(self.low, 1e-300) < 1000 else 10.0
+            factor = self.base
             first = math.ceil(math.log(max(self.low, 1e-300), factor) - 1e-9)
             last = math.floor(math.log(max(self.high, 1e-300), factor) + 1e-9)
             every = max(1, (last - first) // 10)
@@ -83,7 +85,7 @@ def line_chart(
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]
     low = 0.0 if from_zero else min(values, default=0.0)
-    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, log_x)
+    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, log_x, base=2.0)
     up = Scale(low, max(values, default=1.0), HEIGHT - _BOTTOM, _TOP, log_y)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '

@@ -196,10 +196,11 @@ class Series:
             while at and known[at - 1] is not steps[at - 1]:
                 at -= 1
             at = next((back for back in range(max(0, at - _LOOK_BACK), at) if known[back] is not steps[back]), at)
-            times = self.times[at:]
+            # Of a step that was only told more of, the time stays; after a step back all is new.
+            times = self.times[at:] if len(steps) >= len(known) else array("d")
             self._cut(at)
             for place in range(at, len(steps)):
-                self._append(steps[place], times[place - at] if place - at < len(times) - 1 else time)
+                self._append(steps[place], times[place - at] if place - at < len(times) else time)
             return at
 
     def _cut(self, length: int) -> None:

@@ -28,8 +28,18 @@ _WINDOW = 1 << 14
 """Bytes that are searched at once: what has to be searched for changes where a table begins and ends."""
 
 
+_WHOLE = 12
+"""Words of a whole row."""
 _ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
 """What looks like a row: two whole numbers, a type, and figures."""
+
+
+def _is_row(text: str, *, torn: bool) -> bool:
+    """Whether it looks like a row; of a torn one only if it looks like a whole one, with nothing glued to it."""
+    if not torn:
+        return _ROW_LIKE.match(text) is not None
+    words = text.split()
+    return len(words) >= _WHOLE and words[0].isdigit() and words[1].isdigit() and "NCCL" not in text and ":" not in text
 
 
 class NcclParser:
@@ -101,7 +111,7 @@ class NcclParser:
         was = stream.torn
         rows = stream.rows
         run = stream.line(text)
-        if run is None and stream.busy and not stream.torn and _ROW_LIKE.match(text):
+        if stream.rows == rows and stream.busy and _is_row(text, torn=stream.torn is not None):
             self._puzzle.unread(text)
         elif stream.rows > rows:
             self._puzzle.read()

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, NotFound
-from console.models.nccl_export import curve_svg, nccl_json, tests_csv
+from console.models.nccl_export import curve_svg, nccl_json, rows_csv
 from console.models.nccl_kept import comparable, compare, faster, usual
 from console.models.reference import Passing, expected_busbw, is_comparable, judge
 from console.models.training_export import track_csv, track_json, track_svg
@@ -122,7 +122,7 @@ async def _print_tests(
             {"name": options.job, "pass_line": line, "nccl": [_test_json(each, kept, other, line) for each in tests]}
         )
     elif options.csv:
-        sys.stdout.write(tests_csv([each.test for each in tests]))
+        sys.stdout.write(rows_csv([each.test for each in tests]))
     elif options.svg:
         others = [(other.job, other.test)] if other else []
         compared = is_comparable(last.test, last.accelerator)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from console.models.failure import Ending
+from console.models.training import Rewind, Step
+from console.models.training_export import track_csv, track_json, track_svg
+from console.models.training_marks import MarkKind
+from console.models.training_series import BLOCK, Column, Series
+from console.models.training_track import Track, peak_of
+
+
+def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, flat: bool = False) -> list[Step]:
+    chance = random.Random(3)
+    found = []
+    for at in range(1, number + 1):
+        loss = (2.0 if flat else 2 + 8 * math.exp(-at / 60)) + 0.02 * chance.random()
+        loss += 4.0 if spike_at and spike_at <= at < spike_at + 5 else 0.0
+        bad = bool(nan_from) and at >= nan_from
+        found.append(
+            Step(at, total or None, math.nan if bad else loss, 1.0, 1e-4, 7.0, 1125.0, nan=bad, warm_up=at < 6)
+        )
+    return found
+
+
+def track(every: list[Step]) -> Track:
+    made, growing = Track("megatron"), list[Step]()
+    for at, step in enumerate(every):
+        growing.append(step)
+        made.sync(growing, 1000.0 + 7 * at)
+    return made
+
+
+def kinds(made: Track) -> list[MarkKind]:
+    return [mark.kind for mark in made.marks()]
+
+
+def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
+    chance = random.Random(1)
+    values = [chance.choice([chance.random(), None, math.nan]) for _ in range(3 * BLOCK * BLOCK + 17)]
+    column = Column()
+    for value in values:
+        column.append(value)
+    for _ in range(60):
+        start, stop = sorted(chance.sample(range(len(values)), 2))
+        known = [value for value in values[start:stop] if value is not None and not math.isnan(value)]
+        assert column.extremes(start, stop) == (min(known, default=math.inf), max(known, default=-math.inf))
+        if known:
+            assert column.mean(start, stop) == pytest.approx(sum(known) / len(known))
+    column.cut(1000)
+    column.append(99.0)
+    assert (len(column), column.extremes(0, 1001)[1], column.last()) == (1001, 99.0, 99.0)
+
+
+def test_no_spike_is_lost_in_a_narrow_picture() -> None:
+    series = Series()
+    series.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
+    found = series.columns["loss"].stretches(series.edges(0, 99_999, 60, by_time=False))
+    assert len(found) == 60
+    assert [each.at for each in found if each.high == 9.0] in ([46], [45])
+    assert sum(each.high == 9.0 for each in found) == 1
+
+
+def test_late_reports_and_rewinds_are_taken_over() -> None:
+    series, every = Series(), steps(20)
+    series.sync(every, 5.0)
+    every[18] = every[18]._replace(tokens_per_s=7.0)
+    assert series.sync(every, 6.0) == 18
+    assert series.columns["tokens_per_s"].last() == 7.0
+    del every[10:]
+    every.append(Step(11, loss=1.5))
+    assert series.sync(every, 9.0) == 10
+    assert (len(series), series.times[-1], series.columns["loss"].last()) == (11, 9.0, 1.5)
+    assert len(series.columns["tokens_per_s"]) == 11
+
+
+def test_speeds_of_the_first_steps_say_nothing() -> None:
+    series = Series()
+    series.sync([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
+    assert series.columns["step_time_s"].extremes(0, 2) == (7.0, 7.0)
+    assert series.columns["loss"].known == 2
+
+
+def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
+    assert kinds(track(steps(400))) == []
+    made = track(steps(400, spike_at=200))
+    assert kinds(made) == [MarkKind.SPIKE]
+    assert made.marks()[0].step == 200
+    assert "to 6." in made.marks()[0].words
+
+
+def test_nan_is_told_where_it_begins_and_the_last_number_stays() -> None:
+    made = track(steps(100, nan_from=90))
+    assert [(mark.kind, mark.step) for mark in made.marks()] == [(MarkKind.NAN, 90.0)]
+    assert made.nan
+    assert made.latest("loss") == pytest.approx(steps(89)[-1].loss)
+
+
+def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -> None:
+    assert MarkKind.PLATEAU in kinds(track(steps(900, flat=True)))
+    falling = [Step(at, loss=10 - at / 100) for at in range(900)]
+    assert MarkKind.PLATEAU not in kinds(track(falling))
+
+
+def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
+    made = track(steps(100))
+    made.saved(50, 1000.0 + 7 * 50)
+    made.saved(50, 1000.0 + 7 * 51)
+    made.restarted((Rewind(80, 51),), 1000.0 + 7 * 80)
+    made.ended_badly([
+        Ending(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
+        Ending(0, 0, exit_code=1, time=1000.0 + 7 * 70),
+    ])  # fmt: skip
+    assert [(mark.kind, mark.step) for mark in made.marks()] == [
+        (MarkKind.CHECKPOINT, 50.0), (MarkKind.EVICTION, 61.0), (MarkKind.RESTART, 51.0),
+    ]  # fmt: skip
+
+
+def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
+    made = track(steps(100, total=400))
+    assert made.eta() == pytest.approx(300 * 7.0)
+    assert made.mfu("nvidia-b200") == pytest.approx(0.5)
+    assert made.mfu("nvidia-l4") is None
+    assert peak_of("nvidia-h100-mega-80gb") == 989.0
+    assert track(steps(100)).eta() is None
+    silent = track([Step(at, total=100, loss=1.0) for at in range(50)])
+    assert silent.eta() == pytest.approx(51 * 7.0)  # by the clock
+
+
+def test_exports_hold_every_step_and_say_nan_as_text() -> None:
+    made = track(steps(30, total=60, nan_from=30))
+    told = track_json(made, "nvidia-b200")
+    assert len(told["steps"]) == 30
+    assert told["steps"][-1]["loss"] == "nan"
+    assert (told["step"], told["total"], told["marks"][0]["kind"]) == (30, 60, "nan")
+    assert track_csv([made]).count("\n") == 31
+    drawn = track_svg("a <b>", made, [("old", track(steps(20)))])
+    assert drawn.startswith("<svg")
+    assert "a &lt;b&gt;" in drawn
+    assert "old smoothed" in drawn
+    assert "nan" in drawn

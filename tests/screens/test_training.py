@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.models.log import LogLine
+from screens.job import JobScreen
+from screens.modals.pick import Pick
+from screens.modals.prompt import Prompt
+from screens.widgets.nccl_panel import NcclPanel
+from screens.widgets.training_panel import TrainingPanel
+from tests.fakes import FakeSession
+from tests.screens.press import screen_text, toasts, until
+from tests.screens.queue_scene import queue_scene, table_text
+from tests.screens.test_jobs import console, to_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAST = "llama-workload-0-7-x7k7"
+FIRST = "llama-workload-0-0-x7k0"
+
+
+def iteration(number: int, *, loss: str = "2.5E+00", total: int = 200) -> str:
+    return (
+        f" [2026-09-05 16:08:25] iteration {number:8}/ {total} | consumed samples: {number} |"
+        f" elapsed time per iteration (ms): 7000.0 | throughput per GPU (TFLOP/s/GPU): 1125.0 |"
+        f" learning rate: 3.0E-04 | lm loss: {loss} | grad norm: 0.7 |"
+    )
+
+
+def training(number: int = 60, spike: int = 0) -> list[str]:
+    return [iteration(at, loss=f"{9 - at / 20 + (6 if at == spike else 0):.6E}") for at in range(1, number + 1)]
+
+
+def last_rank(session: FakeSession) -> str:
+    names = sorted(pod.name for pod in session.fleet.pods.values() if pod.name.startswith("llama-workload-0-"))
+    return max(names, key=lambda name: int(name.split("-")[3]))
+
+
+def said(session: FakeSession, *texts: str) -> None:
+    session.say(last_rank(session), *texts)
+
+
+async def opened(app: Any, pilot: Any) -> TrainingPanel:
+    screen = await to_job(app, pilot, "llama", "training")
+    panel: TrainingPanel = screen.query_one(TrainingPanel)
+    return panel
+
+
+async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(60, spike=40), "  successfully saved checkpoint from iteration      50 to /out")
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        panel = await opened(app, pilot)
+        await until(pilot, lambda: "step 60 of 200" in screen_text(app))
+        text = screen_text(app)
+        assert "30 %" in text
+        assert "1,125 TFLOP/s per GPU" in text
+        assert "spike: loss up" in text
+        assert "checkpoint: saved at 50" in text
+        assert "Training loss 6" in text
+        for title in ("grad norm 0.7", "step time 7 s", "learning rate 0.0003"):
+            assert title in text
+        said(session, iteration(61, loss="nan"))
+        await until(pilot, lambda: "loss is not a number" in screen_text(app))
+        assert panel.track is not None
+        assert panel.track.nan
+
+
+async def test_keys_choose_zoom_scroll_and_point() -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(100))
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        charts = (await opened(app, pilot)).charts
+        await until(pilot, lambda: "step 100 of 200" in screen_text(app))
+        await pilot.press("down")
+        assert charts.chosen == "grad_norm"
+        await pilot.press("up", "plus", "plus", "left")
+        assert charts.chosen == "loss"
+        assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
+        await until(pilot, lambda: "4× zoom" in screen_text(app))
+        await pilot.press("0", "comma")
+        await until(pilot, lambda: "at step 100" in screen_text(app))
+        await pilot.press("g", "a", "w", "z")
+        assert (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)
+        await until(pilot, lambda: "grad norm" not in screen_text(app))
+
+
+async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(20))
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        await opened(app, pilot)
+        await until(pilot, lambda: "step 20 of 200" in screen_text(app))
+        for name, expected in (("a.csv", "run,time,step"), ("a.json", "{"), ("a.svg", "<svg"), ("a.txt", "")):
+            await pilot.press("S")
+            await until(pilot, lambda: isinstance(app.screen, Prompt))
+            field = app.screen.query_one("Input")
+            field.value = str(tmp_path / name)
+            await pilot.press("enter")
+            if expected:
+                await until(pilot, lambda name=name: (tmp_path / name).exists())  # type: ignore[misc]
+                assert (tmp_path / name).read_text().startswith(expected)
+        await until(pilot, lambda: "no ending that says what to write" in toasts(app))
+        assert len(json.loads((tmp_path / "a.json").read_text())["training"][0]["steps"]) == 20
+
+
+async def test_what_cannot_be_read_is_said() -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(20), " iteration 21 of 200 | loss is 2.6 this time | took 11 s |")
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        await opened(app, pilot)
+        await until(pilot, lambda: "unreadable since line 21 (1 line)" in screen_text(app))
+        assert "loss is 2.6 this time" in screen_text(app)
+
+
+async def test_without_a_step_it_says_what_it_waits_for() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await to_job(app, pilot, "dpo-b", "training")
+        await until(pilot, lambda: "Training has not started: needs 32 GPUs" in screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (250, 60), (30, 8)])
+async def test_it_draws_at_every_size(size: tuple[int, int]) -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(50))
+    async with console(session, size=size) as (app, pilot, _):
+        app.open_page("job", "default", "llama", "training")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+        panel = app.screen.query_one(TrainingPanel)
+        await until(pilot, lambda: panel.track is not None)
+        await pilot.pause()
+
+
+async def test_a_test_is_compared_with_an_earlier_one() -> None:
+    session = FakeSession(queue_scene())
+    session.say(FIRST, *table_text(500.0, 600.0, 620.0, finished=True), *table_text(550.0, 660.0, 680.0))
+    async with console(session, size=(200, 40)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "nccl")
+        panel = screen.query_one(NcclPanel)
+        await until(pilot, lambda: "test 2 of 2" in screen_text(app))
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press("enter")
+        await until(pilot, lambda: panel.against is not None)
+        await until(pilot, lambda: "10 % faster than llama" in screen_text(app))
+        assert "+10.0 %" in screen_text(app)
+
+
+async def test_the_list_of_jobs_says_how_far_they_are() -> None:
+    session = FakeSession(queue_scene())
+    session.logs["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
+    async with console(session, size=(190, 30)) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: "loss 6.5" in screen_text(app))
+        assert "25 %" in screen_text(app)
+        looked = {arguments[1] for arguments in session.called("read_tail")}
+        assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
