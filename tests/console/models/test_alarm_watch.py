@@ -1,0 +1,156 @@
+"""Alarms of one job: what sounds one, what does not, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.alarms import read_thresholds, with_thresholds
+from console.errors import BadInput
+from console.models.alarm import AlarmKind, Thresholds
+from console.models.alarm_watch import AlarmWatch, Look
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WELL = Look(running=True, step=100, steps=100, pace=3.0)
+
+
+def watch(**limits: object) -> AlarmWatch:
+    return AlarmWatch(("default", "job"), replace(Thresholds(), **limits), 0.0)  # type: ignore[arg-type]
+
+
+def kinds(watched: AlarmWatch) -> list[AlarmKind]:
+    return [alarm.kind for alarm in watched.now]
+
+
+def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
+    watched = watch()
+    assert watched.look(0, WELL) == []
+    assert watched.look(299, WELL) == []
+    (alarm,) = watched.look(301, WELL)
+    assert alarm.words == "no new iteration for 5 min after iteration 100; one takes 3 s"
+    assert watched.look(400, WELL) == []
+    assert watched.now[0].words.startswith("no new iteration for 7 min")
+    watched.look(401, replace(WELL, step=101, steps=101))
+    assert watched.now == ()
+    assert watched.alarms[0].over == 401
+
+
+def test_slow_steps_have_ten_of_them() -> None:
+    slow = replace(WELL, pace=100.0)
+    watched = watch()
+    watched.look(0, slow)
+    assert watched.look(900, slow) == []
+    assert [each.kind for each in watched.look(1001, slow)] == [AlarmKind.STALL]
+
+
+def test_a_run_that_hung_before_anybody_looked() -> None:
+    watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
+    watched.look(10_000, Look(running=True))
+    watched.look(10_001, replace(WELL, step_time=9_000.0))
+    assert kinds(watched) == [], "it has had no time to show that it lives"
+    assert [each.kind for each in watched.look(10_011, replace(WELL, step_time=9_000.0))] == [AlarmKind.STALL]
+
+
+def test_warm_up_takes_its_time() -> None:
+    watched = watch()
+    watched.hear(0, "building the index map")
+    for moment in range(0, 1790, 100):
+        assert watched.look(moment, Look(running=True)) == []
+    first = Look(running=True, step=1, steps=1)
+    watched.look(1790, first)
+    watched.hear(1790, "iteration 1")
+    assert watched.look(2700, first) == [], "the second iteration compiles"
+
+
+@pytest.mark.parametrize(
+    "line", ["saving checkpoint at iteration 100 to /mnt", "evaluating at iteration 100", "Running validation"]
+)
+def test_evaluation_and_checkpoints_have_more_time(line: str) -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.hear(1, line)
+    assert watched.look(1700, WELL) == []
+    watched.look(1701, replace(WELL, step=101, steps=101))
+    assert [each.kind for each in watched.look(2100, replace(WELL, step=101, steps=101))] == [AlarmKind.STALL]
+
+
+def test_what_does_not_run_is_not_silent() -> None:
+    watched = watch()
+    pending = replace(WELL, running=False)
+    watched.look(0, pending)
+    assert watched.look(9_000, pending) == []
+    assert watched.look(9_001, WELL) == []
+    assert watched.look(9_200, replace(WELL, trained=True)) == []
+    assert watched.look(99_000, replace(WELL, trained=True)) == []
+
+
+def test_lines_that_stop() -> None:
+    watched = watch(stall=10_000)
+    watched.look(0, WELL)
+    watched.hear(100, "iteration 100")
+    assert watched.look(699, WELL) == []
+    (alarm,) = watched.look(701, WELL)
+    assert (alarm.kind, alarm.words) == (AlarmKind.SILENT, "no rank has printed a line for 10 min")
+    watched.hear(702, "something")
+    watched.look(703, WELL)
+    assert watched.now == ()
+
+
+def test_clocks_of_nodes_may_be_wrong() -> None:
+    watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
+    for moment in range(10_000, 10_100, 3):
+        watched.hear(moment, "iteration", moment - 900.0)
+        watched.look(moment, replace(WELL, step=moment, steps=moment, step_time=moment - 900.0))
+    assert watched.alarms == []
+
+
+def test_what_happened_is_told_once() -> None:
+    watched = watch()
+    watched.look(0, replace(WELL, restarts=1))
+    assert watched.alarms == [], "it had restarted before"
+    told = watched.look(1, replace(WELL, restarts=2, restart_words="rank 1 OOMKilled"))
+    assert [(each.kind, each.words) for each in told] == [(AlarmKind.RESTART, "restarted, attempt 3: rank 1 OOMKilled")]
+    spike = replace(WELL, restarts=2, spikes=((5.0, 3.0, "loss up"), (1.0, -500.0, "long ago")))
+    assert [each.words for each in watched.look(2, spike)] == ["loss up"]
+    assert watched.look(3, spike) == []
+    slow = replace(spike, failed_tests=(("a", "busbw: 200 GB/s"),))
+    assert [each.kind for each in watched.look(4, slow)] == [AlarmKind.BUSBW]
+    watched.hear(5, "NVRM: Xid (PCI:0000:8d:00): 79, GPU has fallen off the bus")
+    assert [each.kind for each in watched.look(6, slow)] == [AlarmKind.GPU]
+    assert watched.look(7, slow) == []
+
+
+def test_nan_behind_and_faults_last() -> None:
+    watched = watch()
+    bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpus=("rank 0 GPU 1: Xid 79",))
+    watched.look(0, bad)
+    assert {each.kind: each.words for each in watched.now} == {
+        AlarmKind.NAN: "no loss printed at 118",
+        AlarmKind.BEHIND: "rank 3 40 steps behind the foremost",
+        AlarmKind.GPU: "rank 0 GPU 1: Xid 79",
+    }
+    watched.look(1, WELL)
+    assert watched.now == ()
+
+
+def test_alarms_that_nobody_wants() -> None:
+    watched = watch(off=(AlarmKind.NAN,))
+    assert watched.look(0, replace(WELL, nan="nan")) == []
+
+
+def test_thresholds_of_the_person(tmp_path: Path) -> None:
+    place = tmp_path / "alarms.toml"
+    assert read_thresholds(place) == Thresholds()
+    place.write_text('stall = 60\noff = ["spike"]\nnotify = false\n')
+    assert read_thresholds(place) == replace(Thresholds(), stall=60, off=(AlarmKind.SPIKE,), notify=False)
+    for text, why in (("stall = -1", "at least 1"), ("stal = 1", "no threshold stal"), ('off = ["x"]', "no alarm"),
+                      ("stall = ", "cannot be read")):  # fmt: skip
+        place.write_text(text)
+        with pytest.raises(BadInput, match=why):
+            read_thresholds(place)
+    with pytest.raises(BadInput, match="number"):
+        with_thresholds(Thresholds(), {"silent": "long"})
