@@ -20,6 +20,7 @@ from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreada
 from console.models.log import LogLine, StreamState
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
+from console.parsers.secrets import Blotter
 from console.parsers.stamps import LineCutter, stamped, text_of
 from console.parsers.timestamp import format_time
 
@@ -153,10 +154,10 @@ class LogStream:
         before = memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
         params = _params(wanted, memory.last)
-        async with self._client.stream(path, doing=doing, params=params, silence=SILENCE) as answer:
+        async with self._client.pieces(path, doing=doing, params=params, silence=SILENCE) as pieces:
             self.state = StreamState.LIVE
             cutter = LineCutter()
-            async for chunk in answer.content.iter_any():
+            async for chunk in pieces:
                 batch = self._new(cutter.feed(chunk))
                 if batch:
                     before = self._look_for_gap(before, batch)
@@ -184,8 +185,12 @@ class LogStream:
 
 
 async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -> AsyncGenerator[LogLine, None]:
-    """Lines of a container until it has ended (or once, without `follow`); raises as `LogStream.batches` does."""
-    async with aclosing(LogStream(client, wanted, backoff=backoff).batches()) as batches:
+    """Lines of a container, secrets blotted out, until it has ended (or once, without `follow`).
+
+    Raises as `LogStream.batches` does.
+    """
+    stream = LogStream(client, wanted, clean=Blotter().lines, backoff=backoff)
+    async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             for moment, raw in batch:
                 yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))

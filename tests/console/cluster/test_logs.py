@@ -337,3 +337,11 @@ def test_timestamps_of_every_form() -> None:
     assert moment_of(b"1970-01-01T01:00:01.250000000+01:00 x") == 1.25
     assert text_of(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
     assert text_of(b"1970-01-01T00:00:01.5Z ") == b""
+
+
+async def test_secrets_in_a_pods_log_are_blotted_out() -> None:
+    async with ApiServer() as server:
+        container = Container(server)
+        container.say(1, b"HF_TOKEN=hf_abcdefghijklmnop", b"loss 2.1")
+        container.end()
+        assert await texts(server) == ["HF_TOKEN=\u2039secret\u203a", "loss 2.1"]
