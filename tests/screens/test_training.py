@@ -24,11 +24,16 @@ LAST = "llama-workload-0-7-x7k7"
 FIRST = "llama-workload-0-0-x7k0"
 
 
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def iteration(number: int, *, loss: str = "2.5E+00", total: int = 200) -> str:
     return (
         f" [2026-09-05 16:08:25] iteration {number:8}/ {total} | consumed samples: {number} |"
         f" elapsed time per iteration (ms): 7000.0 | throughput per GPU (TFLOP/s/GPU): 1125.0 |"
-        f" learning rate: 3.0E-04 | lm loss: {loss} | grad norm: 0.7 |"
+        f" learning rate: 3.0E-04 | lm loss: {loss} | loss scale: 1.0 | grad norm: 0.7 |"
     )
 
 

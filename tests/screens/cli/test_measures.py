@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import NotFound
+from console.models.log import LogLine
+from screens.cli import measures
+from screens.cli.options import parse
+from tests.fakes import FakeSession
+from tests.screens.queue_scene import queue_scene, table_text
+from tests.screens.test_training import last_rank, training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = ("default", "llama-workload-0-0-x7k0")
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSession:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = FakeSession(queue_scene())
+
+    class Opened:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        async def __aenter__(self) -> FakeSession:
+            return made
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(measures, "connected", Opened)
+    return made
+
+
+def prints(session: FakeSession, key: tuple[str, str], lines: list[str]) -> None:
+    session.logs[key] = [LogLine(time.time(), text) for text in lines]
+
+
+async def test_the_tests_of_a_job_and_their_verdict(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    prints(session, FIRST, table_text(600.0, 620.0, 640.0, finished=True))
+    assert await measures.nccl(parse(["nccl", "llama"])) == 0
+    out = capsys.readouterr().out
+    assert "passed, 2–8 GiB average" in out
+    assert "101 %" in out
+    assert await measures.nccl(parse(["nccl", "llama", "--json", "--pass", "700"])) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pass_line"], told["nccl"][0]["verdict"], len(told["nccl"][0]["rows"])) == (700.0, "failed", 3)
+    assert await measures.nccl(parse(["nccl", "-", "--history"])) == 0
+    assert "all_reduce_perf" in capsys.readouterr().out
+    assert await measures.nccl(parse(["nccl", "-", "--nodes", "--json"])) == 0
+    assert {each["job"] for each in json.loads(capsys.readouterr().out)} == {"llama"}
+
+
+async def test_wrong_values_fail_however_fast(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    prints(session, FIRST, table_text(900.0, 900.0, 900.0, finished=True, wrong=2))
+    assert await measures.nccl(parse(["nccl", "llama"])) == 1
+    assert "failed, 6 wrong values" in capsys.readouterr().out
+
+
+async def test_two_tests_are_compared(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [*table_text(500.0, 600.0, finished=True), *table_text(550.0, 660.0, finished=True)]
+    prints(session, FIRST, lines)
+    await measures.nccl(parse(["nccl", "llama", "--compare", "llama", "--json"]))
+    found = json.loads(capsys.readouterr().out)["nccl"][1]["compared"]
+    assert found["faster"] == pytest.approx(0.1)
+    with pytest.raises(NotFound, match="No test of nothing"):
+        await measures.nccl(parse(["nccl", "llama", "--compare", "nothing"]))
+
+
+async def test_the_training_of_a_job(session: FakeSession, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    prints(session, ("default", last_rank(session)), training(60))
+    assert await measures.training(parse(["training", "llama"])) == 0
+    assert "step 60 of 200 (30 %), megatron" in capsys.readouterr().out
+    await measures.training(parse(["training", "llama", "--json"]))
+    told = json.loads(capsys.readouterr().out)["training"][0]
+    assert (len(told["steps"]), told["eta_s"], told["mfu"]) == (60, 980.0, 0.5)
+    await measures.training(parse(["training", "llama", "--svg", str(tmp_path / "a.svg"), "--metric", "lr"]))
+    assert "learning rate" in (tmp_path / "a.svg").read_text()
+    await measures.training(parse(["training", "llama", "--csv"]))
+    assert capsys.readouterr().out.count("\n") == 61
+
+
+async def test_what_was_not_measured_is_said(session: FakeSession) -> None:
+    prints(session, FIRST, ["hello"])
+    with pytest.raises(NotFound, match="has printed no step of training"):
+        await measures.training(parse(["training", "llama"]))
+    with pytest.raises(NotFound, match="has printed no table"):
+        await measures.nccl(parse(["nccl", "llama"]))
+    with pytest.raises(NotFound, match="There is no job nothing"):
+        await measures.nccl(parse(["nccl", "nothing"]))
+
+
+async def test_a_nan_is_an_exit_code(session: FakeSession) -> None:
+    line = training(1)[0].replace("| lm loss: 8.950000E+00 ", "").replace("1/ 200", "2/ 200")
+    prints(session, ("default", last_rank(session)), [*training(1), line])
+    assert await measures.training(parse(["training", "llama"])) == 1
