@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
+    from console.models.launch import LaunchPlan
     from console.models.link import Link
     from console.session import Session
     from console.settings import Settings
@@ -132,6 +133,10 @@ class LiveApp(OrderedApp):
         """Open the launch screen with these values in its form."""
         self.launch_wish = wish
         self.switch_mode("launch")
+
+    def open_preflight(self, plan: LaunchPlan) -> None:
+        """Open the checks of a launch."""
+        raise NotImplementedError(plan.name)
 
     async def action_reconnect(self) -> None:
         """Close the session and open a new one; what is shown stays until the first new picture."""

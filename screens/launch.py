@@ -23,6 +23,7 @@ from screens.widgets.launch_head import LaunchHead
 from screens.widgets.launch_pane import VIEWS, LaunchPane
 from screens.widgets.launch_views import LaunchViews
 from screens.widgets.launch_words import LIST_HELP, choices_of, field_facts, free_name, help_words, sum_words
+from screens.widgets.preflight_line import PreflightLine
 from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -62,6 +63,8 @@ class LaunchScreen(LiveScreen):
                 tooltip="A values.yaml or a helm install line fills the form"),
         Binding("f8", "profile", "Profile", show=False, id="launch.profile",
                 tooltip="Lay the values of a profile over the form"),
+        Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
+                tooltip="What this launch needs of cluster and project, looked at"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
         Binding("f1", "help", "Help", show=False, id="launch.help",
                 tooltip="All that is known of the field with the cursor, and the keys"),
@@ -98,6 +101,7 @@ class LaunchScreen(LiveScreen):
                 yield LaunchHead()
                 yield Form()
                 yield SentenceLine(id="help")
+                yield PreflightLine()
                 yield SentenceLine(id="sum")
             yield LaunchPane(id="pane")
 
@@ -217,9 +221,16 @@ class LaunchScreen(LiveScreen):
         self.form.show_problems({**self.draft.server_says, **found})
         self.head.tell_notes(() if problems else self.session.notes(plan), sound=not problems)
         self._tell_fit()
+        self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
         self._views_due = self.set_timer(SETTLE, self.views.draw)
+
+    def _check_soon(self) -> None:
+        """While somebody fills the form in, what its launch needs is looked at."""
+        planned = self.plan() if self.has_class("-typing") else None
+        if planned is not None and not planned[1]:
+            self.query_one(PreflightLine).look_soon(self.session, planned[0])
 
     def _tell_fit(self) -> None:
         planned = self.plan()
@@ -287,6 +298,13 @@ class LaunchScreen(LiveScreen):
         """What is typed as YAML goes into the form."""
         event.stop()
         self.views.read_yaml(event.text)
+
+    def action_preflight(self) -> None:
+        """The checks of this launch, on a page of their own."""
+        self.take_recipe()
+        planned = self.plan()
+        if planned is not None:
+            self.app.open_preflight(planned[0])
 
     # from a text, or from another screen
 
@@ -373,6 +391,7 @@ class LaunchScreen(LiveScreen):
         if event.widget is self.recipes:
             self.note.runs = (LIST_HELP,)
         self._tell_recipe()
+        self._check_soon()
 
     @on(Form.Left)
     def leave_form(self, event: Form.Left) -> None:

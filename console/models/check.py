@@ -110,6 +110,7 @@ class Tally:
     failing: tuple[Check, ...]
     open: int = 0
     """Still under way."""
+    warned: tuple[Check, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -119,8 +120,9 @@ class Tally:
         text = ", ".join(parts) or "nothing was looked at"
         if self.open:
             text += f", {self.open} under way"
-        named = ", ".join(f"{each.id} {each.title}" for each in self.failing[:3])
-        more = f" and {len(self.failing) - 3} more" if len(self.failing) > 3 else ""
+        worst = self.failing or self.warned
+        named = ", ".join(f"{each.id} {each.title}" for each in worst[:3])
+        more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
 
 
@@ -132,5 +134,7 @@ def tally(checks: Iterable[Check]) -> Tally:
     found = tuple(checks)
     counted = Counter(each.result for each in found if each.over)
     counts = tuple((result, counted[result]) for result in _TOLD if counted[result])
-    failing = tuple(each for each in found if each.over and each.result is Result.FAIL)
-    return Tally(counts, failing, sum(not each.over for each in found))
+    over = [each for each in found if each.over]
+    failing = tuple(each for each in over if each.result is Result.FAIL)
+    warned = tuple(each for each in over if each.result is Result.WARN)
+    return Tally(counts, failing, sum(not each.over for each in found), warned)

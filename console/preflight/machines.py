@@ -135,7 +135,7 @@ async def _free_here(look: Looking, wanted: int) -> Verdict:
         )
     if free < wanted:
         return warn(told, "The job waits until others end.", "Wait, or take fewer GPUs.")
-    if len(ready) < len(nodes):
+    if len(ready) < len(nodes) and not look.wish.recipe:
         return warn(told, f"Not ready: {_named(sorted(node.name for node in nodes if not node.ready))}.")
     return ok(told)
 

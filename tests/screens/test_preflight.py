@@ -13,6 +13,7 @@ from screens.preflight import PreflightScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
+from tests.screens.test_launch import session_of, to_form
 
 REPAIR = Repair(Mend.SERVICE, ("practice", "lustre.googleapis.com"), "Enable lustre.googleapis.com in project practice",
                 ("Services may cost money once they are used.",))  # fmt: skip
@@ -127,3 +128,18 @@ async def test_a_narrow_screen_keeps_what_matters() -> None:
         await until(pilot, lambda: "✗  P21" in screen_text(app))
         assert "fail" in screen_text(app)
         assert "→ Do this." in screen_text(app)
+
+
+async def test_the_launch_form_looks_by_itself_and_opens_the_checks() -> None:
+    made = session_of()
+    made.preflight.found = {"P21": found("P21", "Lustre CSI driver", Result.FAIL)}
+    async with console(made, size=(140, 40)) as (app, pilot, _):
+        await to_form(app, pilot)
+        await until(pilot, lambda: "1 fails: P21 Lustre CSI driver" in screen_text(app))
+        plan, ids = made.called("preflight")[-1]
+        assert (plan.recipe, plan.name, ids) == ("nccl-all-reduce", "llama-2", ())
+        looked = len(made.called("preflight"))
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        await until(pilot, lambda: len(made.called("preflight")) > looked)
+        assert made.called("preflight")[-1][0] == plan
