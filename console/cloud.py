@@ -255,6 +255,7 @@ def place_in(context: str) -> Place | None:
 
 async def loaded(module: str) -> Any:
     """A module that loads Google's libraries, a second the first time."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
     return await asyncio.to_thread(importlib.import_module, module)
 
 

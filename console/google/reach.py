@@ -6,7 +6,6 @@ Application Default Credentials for the real ones; the practice cluster serves i
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,7 +21,6 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
 RENEW_BEFORE = 300.0
 """Seconds before its end at which a token is renewed."""
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
 
 ClientT = TypeVar("ClientT")
 

@@ -1,0 +1,117 @@
+"""The plain commands about Google's clusters, on the practice cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.practice.child import PracticeProcess
+from screens.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[str]:
+    practice = PracticeProcess.start(speed=100)
+    try:
+        yield str(practice.kubeconfig())
+    finally:
+        practice.stop()
+
+
+@pytest.fixture
+def a4(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(["--kubeconfig", kubeconfig, *argv])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_clusters(a4: Any) -> None:
+    code, out, _ = a4("clusters", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert [(each["context"], each["status"]) for each in told["items"]][-1] == (
+        "gke_practice_us-central1_practice", "RUNNING",
+    )  # fmt: skip
+    assert set(told["unread"]) == {"practice-locked", "practice-new"}
+
+
+def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Any) -> None:
+    code, _, err = a4("clusters", "--project", "practice-locked")
+    assert code == 3
+    assert "Permission denied" in err
+
+
+def test_connect(a4: Any, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    code, out, _ = a4("clusters", "connect", "practice", "--write-kubeconfig", str(file), "--json")
+    assert code == 0
+    assert json.loads(out)["kubeconfig"] == str(file)
+    assert "gke_practice_us-central1_practice" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"), [("research-private", 4, "private"), ("sandbox", 2, "error"), ("x", 2, "no cluster x")]
+)
+def test_connect_to_what_cannot_be(a4: Any, name: str, code: int, words: str) -> None:
+    got, _, err = a4("clusters", "connect", name)
+    assert got == code
+    assert words in err
+
+
+def test_a_token_for_kubeconfigs(a4: Any) -> None:
+    code, out, _ = a4("clusters", "token")
+    told = json.loads(out)
+    assert code == 0
+    assert told["kind"] == "ExecCredential"
+    assert told["status"]["token"]
+
+
+def test_nodepools_and_operations(a4: Any) -> None:
+    code, out, _ = a4("nodepools", "--json")
+    told = json.loads(out)
+    pools = {each["name"]: each for each in told["items"]}
+    assert code == 0
+    assert pools["a4-highgpu-8g-a4-pool"]["target"] == 16
+    assert pools["a4-flex"]["how"] == "DWS, queued"
+    assert [each["name"] for each in told["requests"]] == ["flex-sft-dws-prov-1"]
+    code, out, _ = a4("operations", "--json")
+    assert "UPGRADE_NODES" in {each["kind"] for each in json.loads(out)["items"]}
+
+
+def test_resize(a4: Any) -> None:
+    code, out, _ = a4("resize", "system", "4", "--yes", "--wait", "--json")
+    assert (code, json.loads(out)["error"]) == (0, "")
+    code, _, err = a4("resize", "a4-highgpu-8g-a4-pool", "20", "--yes", "--wait")
+    assert code == 1
+    assert "sufficient capacity" in err
+    assert a4("resize", "system", "--limits", "1:9", "--yes", "--wait")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("resize", "nope", "3", "--yes"), "no node pool nope"),
+        (("resize", "system"), "number of nodes"),
+        (("resize", "system", "--limits", "9", "--yes"), "no limits"),
+        (("resize", "system", "9"), "Nobody can be asked"),
+        (("report", "nope", "--yes"), "no node nope"),
+        (("report", "nope", "--for", "noise", "--yes"), "noise"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(a4: Any, argv: tuple[str, ...], words: str) -> None:
+    code, _, err = a4(*argv)
+    assert code in {1, 2}
+    assert words in err
+
+
+def test_read_only(a4: Any) -> None:
+    assert a4("--read-only", "resize", "system", "5", "--yes")[0] == 3

@@ -1,0 +1,195 @@
+"""A pool's page with Google's side of it: what it is to have, what is under way, and what can be asked for."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.errors import NotLoggedIn
+from console.models.gke import GkeOperation, GkePool
+from console.models.node import Node, Provisioning
+from console.models.node_pools import PoolFacts, PoolsPicture, ProvisioningRequest
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Pick
+from screens.modals.prompt import Prompt
+from screens.nodepools import NodepoolsScreen
+from screens.pool import PoolScreen
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import screen_text, until
+from tests.screens.test_clusters import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+    from console.session import Session
+
+NOW = time.time()
+POOL = GkePool(
+    name="a4-pool", status="RUNNING", message="", version="1.35.1", machine_type="a4-highgpu-8g",
+    accelerator="nvidia-b200", accelerators=8, initial_size=3, zones=("us-central1-b",), autoscaling=True, least=2,
+    most=8, spot=False, flex_start=False, queued=False, reservation="a4-res", placement="COMPACT", auto_repair=True,
+    auto_upgrade=True, surge=0, unavailable=1, workload_metadata="GKE_METADATA", networks=9, local_ssds=32, taints=(),
+)  # fmt: skip
+REPAIR = GkeOperation("op-1", "AUTO_REPAIR_NODES", "RUNNING", "lab", "us-central1", "train", "a4-pool", "", "",
+                      NOW - 90, 0.0, 0, 1)  # fmt: skip
+RESIZE = replace(REPAIR, name="op-2", kind="SET_NODE_POOL_SIZE", done=0, total=2)
+FLEX = replace(POOL, name="a4-flex", queued=True, flex_start=True, reservation="", least=0)
+REQUEST = ProvisioningRequest("team", "flex-1", "accepted", "Waiting for resources.", 2, "queued", NOW - 60, None, "")
+
+
+def facts(
+    pool: GkePool = POOL, *, target: int | None = 3, operations: tuple[GkeOperation, ...] = (REPAIR,)
+) -> PoolFacts:
+    return PoolFacts(pool, target, 3, 2, 0, 0, operations, None)
+
+
+def node(number: int, **more: object) -> Node:
+    fields: dict[str, object] = {
+        "name": f"n-{number}", "uid": f"u-{number}", "created": NOW - 9999, "pool": "a4-pool", "ready": number != 2,
+        "machine_type": "a4-highgpu-8g", "gpus": 8, "gpu_capacity": 8, "reservation": "a4-res",
+        "provisioning": Provisioning.RESERVATION,
+    }  # fmt: skip
+    return Node(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def picture(*pools: PoolFacts, operations: tuple[GkeOperation, ...] = (REPAIR,)) -> PoolsPicture:
+    found = cluster("train", pools=tuple(each.pool for each in pools), maintenance="Sundays, 02:00 to 08:00 UTC")
+    return PoolsPicture(found, pools, operations, (REQUEST,), NOW)
+
+
+@asynccontextmanager
+async def page(
+    told: object = None, *, name: str = "a4-pool", settings: Settings | None = None, nodes: tuple[Node, ...] = ()
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], FakeSession]]:
+    session = FakeSession(fleet_of(*(nodes or (node(0), node(1), node(2)))), settings=settings)
+    session.answers["pools"] = told or picture(facts(), facts(FLEX, target=0, operations=()))
+
+    async def connect() -> Session:
+        return session  # type: ignore[return-value]
+
+    app = ConsoleApp(session.settings, connect=connect)
+    async with app.run_test(size=(150, 30)) as pilot:
+        await until(pilot, lambda: app.connected and app.fleet.nodes)
+        app.open_page(name) if name == "nodepools" else app.open_page("pool", name)
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen | NodepoolsScreen))
+        yield app, pilot, session
+
+
+async def test_what_google_wants_stands_beside_what_there_is() -> None:
+    async with page() as (app, pilot, _):
+        await until(pilot, lambda: "1 of 3 nodes is being repaired" in screen_text(app))
+        text = screen_text(app)
+        for words in ("2 of 3 wanted nodes ready", "autoscaling 2 to 8", "reservation a4-res", "compact placement",
+                      "maintenance Sundays, 02:00 to 08:00 UTC", "0/1"):  # fmt: skip
+            assert words in text
+
+
+async def test_without_credentials_the_nodes_are_shown_and_what_to_do() -> None:
+    error = NotLoggedIn("There are no Google credentials on this machine.", "Log in with `gcloud auth`.")
+    async with page(error) as (app, pilot, _):
+        await until(pilot, lambda: "There are no Google credentials" in screen_text(app))
+        assert "n-0" in screen_text(app)
+        assert "Resize" not in screen_text(app)
+
+
+async def test_a_resize_names_the_pool_and_what_goes() -> None:
+    async with page() as (app, pilot, session):
+        session.answers["resize"] = RESIZE
+        await until(pilot, lambda: "Resize" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("backspace", "1", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        text = screen_text(app)
+        assert "Resize a4-pool from 3 to 1 node?" in text
+        assert "2 nodes go with the pods on them." in text
+        assert "it would undo this" in text
+        assert session.called("resize") == []
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("resize") == [("a4-pool", 1)])
+
+
+async def test_what_is_no_number_is_refused_in_words() -> None:
+    async with page() as (app, pilot, session):
+        await until(pilot, lambda: "Resize" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("x", "enter")
+        await until(pilot, lambda: any("no number" in each.message for each in app._notifications))
+        assert session.called("resize") == []
+
+
+async def test_limits_of_the_autoscaler() -> None:
+    async with page() as (app, pilot, session):
+        session.answers["scale_between"] = RESIZE
+        await until(pilot, lambda: "Limits" in screen_text(app))
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*["backspace"] * 3, "0", "space", "0", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Switch the autoscaler of a4-pool off?" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("scale_between") == [("a4-pool", 0, 0)])
+
+
+async def report(pilot: Pilot[int], app: ConsoleApp, typed: str) -> None:
+    await until(pilot, lambda: "Report faulty" in screen_text(app))
+    await pilot.press("F")
+    await until(pilot, lambda: isinstance(app.screen, Pick))
+    await pilot.press(*"XID", "enter")
+    await until(pilot, lambda: isinstance(app.screen, Prompt))
+    await until(pilot, lambda: "local disks are wiped" in " ".join(screen_text(app).replace("│", " ").split()))
+    await pilot.press(*(key if key != "-" else "minus" for key in typed), "enter")
+
+
+async def test_a_report_wants_the_name_typed() -> None:
+    async with page() as (app, pilot, session):
+        await report(pilot, app, "n-1")
+        await until(pilot, lambda: any("nothing was reported" in each.message for each in app._notifications))
+        assert session.called("report") == []
+        await report(pilot, app, "n-0")
+        await until(pilot, lambda: session.called("report") == [("n-0", "XID")])
+
+
+async def test_a_reported_host_has_a_row_and_no_second_report() -> None:
+    nodes = (node(0, fault="XID", repair="PodsEvicted"), node(1), node(2))
+    async with page(nodes=nodes) as (app, pilot, _):
+        await until(pilot, lambda: "reported faulty (XID): its pods are evicted" in screen_text(app))
+        await until(pilot, lambda: "Resize" in screen_text(app))
+        assert "Report faulty" not in screen_text(app)
+
+
+async def test_spot_machines_cannot_be_reported() -> None:
+    spot = node(0, reservation="", provisioning=Provisioning.SPOT)
+    async with page(nodes=(spot,)) as (app, pilot, _):
+        await until(pilot, lambda: "Resize" in screen_text(app))
+        assert "Report faulty" not in screen_text(app)
+
+
+async def test_read_only_shows_and_changes_nothing() -> None:
+    async with page(settings=Settings(read_only=True)) as (app, pilot, _):
+        await until(pilot, lambda: "being repaired" in screen_text(app))
+        for word in ("Resize", "Limits", "Report faulty"):
+            assert word not in screen_text(app)
+
+
+async def test_a_pool_of_dws_shows_its_requests_and_has_no_size_to_set() -> None:
+    async with page(name="a4-flex") as (app, pilot, _):
+        await until(pilot, lambda: "team/flex-1 for 2 pods: accepted" in screen_text(app))
+        assert "Resize" not in screen_text(app)
+
+
+async def test_all_pools_also_those_without_a_machine() -> None:
+    async with page(name="nodepools") as (app, pilot, _):
+        await until(pilot, lambda: "a4-flex" in screen_text(app))
+        text = screen_text(app)
+        for words in ("lab/us-central1/train", "2/3", "DWS, queued", "team/flex-1 for 2 pods"):
+            assert words in text
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
