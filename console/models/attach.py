@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gateway")
+"""Editors that can work in a rank, by the names of their programs, most usual first."""
+
 
 @dataclass(frozen=True, slots=True)
 class SshPlan:

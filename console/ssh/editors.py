@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import BadInput, ProgramFailed
-from console.models.attach import Editor
+from console.models.attach import EDITORS, Editor
 
 if TYPE_CHECKING:
     from console.models.attach import SshHost
@@ -25,7 +25,6 @@ OF_VSCODE = {
     "windsurf": ("Windsurf", "windsurf"),
 }
 """Program, title and the scheme of its links."""
-NAMES = (*OF_VSCODE, "zed", "gateway")
 ANSWER = 30.0
 """Seconds an editor's launcher may take; it returns at once and leaves the editor running."""
 _EXTENSION = {
@@ -39,14 +38,14 @@ _EXTENSION = {
 
 def editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
     """All of them for that rank, those on this machine first."""
-    found = [editor(name, host, folder) for name in NAMES]
+    found = [editor(name, host, folder) for name in EDITORS]
     return tuple(sorted(found, key=lambda each: not each.program))
 
 
 def editor(name: str, host: SshHost, folder: str = "") -> Editor:
     """One of them; BadInput names those there are."""
-    if name not in NAMES:
-        raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(NAMES)}.")
+    if name not in EDITORS:
+        raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
     folder = folder or host.folder or "/"
     if name == "gateway":
         return _gateway(host, folder)

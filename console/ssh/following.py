@@ -8,39 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from console.cluster.client import Client
     from console.cluster.login import Login
+    from console.models.tunnel import Target
     from console.ssh.entries import Entry
     from console.ssh.pod_facts import PodFacts, Probe
-
-
-class Target(Protocol):
-    """The pod that fills a rank."""
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-
-    @property
-    def pod(self) -> str:
-        """Its name."""
-
-    @property
-    def uid(self) -> str:
-        """Its uid: another pod of the same name has another."""
-
-    @property
-    def container(self) -> str:
-        """The container that does the work."""
-
-    @property
-    def number(self) -> int:
-        """Its rank over the whole job."""
 
 
 async def follow(login: Login, name: str, target: Target) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.models.attach import EDITORS
+
 if TYPE_CHECKING:
     import argparse
-
-EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gateway")
 
 
 def add_ssh(parser: argparse.ArgumentParser) -> None:
