@@ -40,7 +40,9 @@ echo "user $u"
 echo "home $h"
 echo "folder $(pwd)"
 if [ -r "$f" ]; then sed 's/^/authorized /' "$f"; fi
-served=$(ssh-keyscan -T 5 -p PORT 127.0.0.1 2>/dev/null | grep -v '^#' | cut -d' ' -f2-)
+scan() { ssh-keyscan -T 5 -p PORT 127.0.0.1 2>/dev/null | grep -v '^#' | cut -d' ' -f2-; }
+served=$(scan)
+if [ -z "$served" ]; then served=$(scan); fi
 printf '%s\n' "$served" | sed -n 's/^\(.\)/hostkey \1/p'
 if [ -z "$served" ]; then
     for each in /etc/ssh/a4_host_key /etc/ssh/ssh_host_*_key; do
@@ -53,7 +55,8 @@ exit 0
 """.replace("PORT", str(PORT))
 """Says a fact per line; $key is a public key to be added, or empty. It comes as input, so that no error repeats it.
 
-ssh-keyscan inside the pod sees what its own sshd shows on the loopback; the files are for images without it.
+ssh-keyscan inside the pod sees what its own sshd shows on the loopback, at a second try where that is busy; the files,
+which may be other keys than those of this sshd, are for images without it.
 """
 
 
