@@ -60,9 +60,9 @@ class RasReport:
         if not self.version and not self.groups:
             return ""
         if self.well:
-            return (
-                f"NCCL {self.version}: all ranks of {len(self.groups) or 'no'} communicators are at the same operation."
-            )
+            number = sum(group.communicators for group in self.groups)
+            which = "its communicator" if number == 1 else f"all {number:,} communicators"
+            return f"NCCL {self.version}: all ranks of {which} are at the same operation."
         said = [self._of(each) for each in self.odd[:4]]
         if len(self.odd) > 4:
             said.append(f"and {len(self.odd) - 4} more")

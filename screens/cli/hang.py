@@ -123,6 +123,9 @@ def pod_lines(report: HangReport) -> list[str]:
     lines.append(f"── RDMA: {number} devices a pod, {len(down) or 'none'} not active")
     lines += [f"   ✗ pod {pod.pod_rank}, {pod.node}: {name} {state}" for pod, name, state in down[:8]]
     lines.append(f"── NCCL RAS: {report.ras.words or report.ras_problem}")
+    lines += [
+        f"   ✗ {each}" for each in report.ras.text.splitlines() if "launched up to operation" in each or "DEAD" in each
+    ]
     return lines
 
 

@@ -28,6 +28,7 @@ function title(name) {
 }
 BEGIN {
     srand()
+    srand(int(rand() * 1000000) + seed * 7919)
     sub(/^.*--query-gpu=/, "", fields)
     sub(/ .*$/, "", fields)
     count = split(fields, names, ",")

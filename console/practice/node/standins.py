@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
 case "$*" in
-    *--query-gpu*clocks*) exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -f {live} ;;
+    *--query-gpu*clocks*)
+        exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -v seed={rank} -f {live} ;;
 esac
 echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
@@ -120,7 +121,7 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     scripts = {
-        "nvidia-smi": _SMI.format(**files, state=state, gpus=place.gpus, stuck=stuck_gpu(place)),
+        "nvidia-smi": _SMI.format(**files, state=state, gpus=place.gpus, stuck=stuck_gpu(place), rank=place.rank),
         "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
         "nc": _NC.format(state=state),
         "ps": _PS.format(state=state, last=last, gpus=place.gpus),

@@ -1,0 +1,85 @@
+"""The job of the opening scene that hangs: the X-ray through the practice cluster's exec names its rank, GPUs agree."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import NotAllowed, NotFound
+from console.models.gpu_board import metric
+from console.models.whereabouts import Doing
+from console.practice.child import PracticeProcess
+from console.session import Session
+from console.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+HUNG = ("team-b", "rag-eval")
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    practice = PracticeProcess.start(speed=20.0, seed=0)
+    try:
+        yield practice.kubeconfig()
+    finally:
+        practice.stop()
+
+
+@pytest.fixture
+async def session(kubeconfig: Path) -> AsyncIterator[Session]:
+    opened = await Session.open(Settings(kubeconfig=kubeconfig, practice=True), kinds=("jobsets", "jobs", "pods"))
+    await opened.listed()
+    yield opened
+    await opened.close()
+
+
+async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
+    report = await session.xray.job(*HUNG)
+    (suspect,) = report.suspects
+    assert (suspect.doing, suspect.ranks) == (Doing.DATA, (1,))
+    assert report.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
+    assert report.ras.odd[0].rank == 1
+    (pod,) = report.pods
+    assert (pod.reached, len(pod.rdma)) == (True, 8)
+    stuck = suspect.members[0]
+    assert (stuck.wchan, stuck.threads) == ("do_sys_poll", 143)
+    assert "State:\tS" in await session.xray.facts(*HUNG, stuck, "status")
+    svg = tmp_path / "flame.svg"
+    assert await session.xray.record(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
+
+
+async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Session) -> None:
+    report = await session.xray.job("default", "llama-70b")
+    assert [each.rank for each in report.processes] == list(range(64))
+    assert not report.suspects
+    assert report.ras.well
+    with pytest.raises(NotFound, match="No pod of sft-a3b runs"):
+        await session.xray.job("default", "sft-a3b")
+
+
+async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:
+    async with aclosing(session.gpus.watch(*HUNG)) as boards:
+        async for board in boards:
+            if board.every:
+                break
+    rank, gpu = board.worst(metric("utilization"))[0]
+    assert (rank.rank, gpu.index, gpu.utilization) == (0, 1, 0.0)
+    assert len((await session.gpus.once(*HUNG)).every) == 8
+
+
+async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
+    opened = await Session.open(Settings(kubeconfig=kubeconfig, read_only=True), kinds=("jobsets", "jobs", "pods"))
+    try:
+        await opened.listed()
+        with pytest.raises(NotAllowed):
+            await opened.xray.job(*HUNG)
+        board = await opened.gpus.once(*HUNG)
+        assert board.every == []
+        assert "read-only" in board.ranks[0].problem
+    finally:
+        await opened.close()

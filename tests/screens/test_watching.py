@@ -1,0 +1,146 @@
+"""What watches a job on its page: GPUs as a heat map, the X-ray of a hang, alarms beside it and in the corner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from console.models.alarm import AlarmKind
+from console.models.gpu import Gpu
+from console.models.gpu_board import GpuBoard, RankGpus
+from console.models.hang import HangReport, PodTrace, Traced
+from console.models.whereabouts import Doing, Whereabouts
+from console.settings import Settings
+from screens.alarming import notification
+from screens.cli.wait import conditions
+from screens.job import JobScreen
+from screens.modals.confirm import Confirm
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
+
+
+async def open_tab(app: ConsoleApp, pilot: Any, key: str) -> JobScreen:
+    app.open_page("job", "default", "nccl-0412")
+    await until(pilot, lambda: isinstance(app.screen, JobScreen) and "nccl-0412" in screen_text(app))
+    await pilot.press(key)
+    return cast("JobScreen", app.screen)
+
+
+def board() -> GpuBoard:
+    busy = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
+    return GpuBoard((
+        RankGpus(0, "p0", "node-a", (busy, replace(busy, index=1)), 1.0, "nvidia-smi"),
+        RankGpus(1, "p1", "node-b", (busy, replace(busy, index=1, utilization=3.0)), 1.0, "nvidia-smi"),
+        RankGpus(2, "p2", "node-c", problem="there is no nvidia-smi in this image."),
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> None:
+    async with console(size=size) as (app, pilot, session):
+        session.gpus.board = board()
+        screen = await open_tab(app, pilot, "h")
+        await until(pilot, lambda: "▼" in screen_text(app))
+        text = screen_text(app)
+        assert "Utilisation" in text
+        rows = [key[0] for key in cast("Any", screen.here).table.shown]
+        assert rows == ["1", "0", "2"]
+        assert session.gpus.readers == 1
+        await pilot.press("m")
+        await until(pilot, lambda: "Memory" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: session.gpus.readers == 0)
+
+
+def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
+    stuck = Traced(9, 1, "p1", "node-b", 1202, 1, where=Whereabouts(Doing.DATA, "data loader"))
+    others = [Traced(each, each // 8, "p", "n", each, where=Whereabouts(Doing.COLLECTIVE, "all_reduce"))
+              for each in range(16) if each != 9]  # fmt: skip
+    pods = (PodTrace(0, "p0", "node-a", py_spy=py_spy), PodTrace(1, "p1", "node-b", py_spy=py_spy))
+    return HangReport("nccl-0412", pods, (stuck, *others))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
+    async with console(size=size) as (app, pilot, session):
+        session.xray.report = report()
+        await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
+        assert "NUM_WORKERS=1" in screen_text(app)
+        assert len(session.called("xray")) == 1
+        await pilot.press("H")
+        await until(pilot, lambda: len(session.called("xray")) == 2)
+        await pilot.press("F")
+        await until(pilot, lambda: "nccl-0412-rank-9.svg" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: session.called("record"))
+        assert session.called("record")[0][0] == 9
+
+
+async def test_py_spy_is_installed_with_consent_only() -> None:
+    async with console() as (app, pilot, session):
+        session.xray.report = report(py_spy="")
+        await open_tab(app, pilot, "H")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "py-spy is missing in 2 of 2 pods" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        assert session.called("install") == []
+        await pilot.press("I")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        session.xray.report = report()
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("install") == [(("p0", "p1"),)])
+        await until(pilot, lambda: len(session.called("xray")) == 2)
+
+
+async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> None:
+    async with console() as (app, pilot, session):
+        screen = await open_tab(app, pilot, "r")
+        assert session.alarms.kept == {("default", "nccl-0412")}
+        session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration for 5 min")
+        await until(pilot, lambda: "▲ stall: no new iteration for 5 min." in screen_text(app))
+        await until(pilot, lambda: any("nccl-0412" in each.title for each in app._notifications))
+        assert screen.is_current
+        await pilot.press("A")
+        await until(pilot, lambda: "alarms" in screen_text(app) and "no new iteration" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
+        await pilot.press("3")
+        await until(pilot, lambda: "running ▲" in screen_text(app))
+
+
+async def test_read_only_offers_nothing_that_changes_pods() -> None:
+    settings = Settings(read_only=True)
+    session = FakeSession(scene(), settings=settings)
+    session.xray.report = report(py_spy="")
+    async with console(session, settings=settings) as (app, pilot, _):
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: session.called("xray"))
+        assert isinstance(app.screen, JobScreen)
+        for action in ("record", "install", "facts"):
+            assert not screen.here.check_action(action, ())
+
+
+def test_nothing_in_a_notification_ends_it_early() -> None:
+    text = notification("job\x1b]0;evil", "a;b\x07c\n")
+    assert text.startswith("\x07\x1b]9;job ]0;evil: a;b c \x07")
+    assert text.endswith("\x1b]777;notify;job ]0,evil;a,b c \x07")
+    assert text.count("\x1b") == 2
+
+
+def test_what_can_be_waited_for() -> None:
+    busbw, step, loss, done = conditions(("busbw>250", " step = 100", "loss<2e0", "done"))
+    assert busbw.reached(None, False, 250.5)
+    assert not busbw.reached(None, False, 250.0)
+    assert step.reached(None, False, 110), "iterations are printed every tenth"
+    assert not step.reached(None, False, 99)
+    assert loss.reached(None, False, 1.9)
+    assert not loss.reached(None, False, None)
+    assert not done.reached(None, True, 1.0)
