@@ -19,10 +19,24 @@ SHADE = "░"
 _LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
-_COLUMN = tuple(sum(_BITS[y][x] for y in range(DOTS_HIGH)) for x in range(DOTS_WIDE))
-"""All dots of one column of a cell."""
-_SPARSE = tuple(_BITS[0][x] | _BITS[2][x] for x in range(DOTS_WIDE))
-"""Every other one of them."""
+def _range(side: int, top: int, bottom: int, *, sparse: bool) -> int:
+    """The dots of one column of a cell from one row to another; `sparse`: every other one, and both ends."""
+    rows = [row for row in range(top, bottom + 1) if not sparse or row in (top, bottom) or row % 2 == 0]
+    return sum(_BITS[row][side] for row in rows)
+
+
+_RANGES = tuple(
+    tuple(
+        tuple(
+            tuple(_range(side, top, bottom, sparse=sparse) for bottom in range(DOTS_HIGH)) for top in range(DOTS_HIGH)
+        )
+        for side in range(DOTS_WIDE)
+    )
+    for sparse in (False, True)
+)
+"""By sparse, side, top and bottom."""
+_SPARSE = tuple(_BITS[0][side] | _BITS[2][side] for side in range(DOTS_WIDE))
+"""Every other dot of one column of a cell."""
 
 
 class Canvas:
@@ -71,19 +85,19 @@ class Canvas:
         top, bottom = max(0, top), min(height - 1, bottom)
         if not 0 <= column < self.width or top > bottom:
             return
-        side, dots, inks, width = x % DOTS_WIDE, self._dots, self._dot_inks, self.width
-        whole = _SPARSE[side] if sparse else _COLUMN[side]
-        first, last = top // DOTS_HIGH, bottom // DOTS_HIGH
-        for row in range(first, last + 1):
-            cell = row * width + column
-            bits = whole
-            if row in (first, last):
-                bits &= _below(side, top - row * DOTS_HIGH) & _above(side, bottom - row * DOTS_HIGH)
-            dots[cell] |= bits
+        side = x % DOTS_WIDE
+        ranges, dots, inks, width = _RANGES[sparse][side], self._dots, self._dot_inks, self.width
+        first, last = top // DOTS_HIGH * width + column, bottom // DOTS_HIGH * width + column
+        inks[first] = inks[last] = ink
+        if first == last:
+            dots[first] |= ranges[top % DOTS_HIGH][bottom % DOTS_HIGH]
+            return
+        dots[first] |= ranges[top % DOTS_HIGH][DOTS_HIGH - 1]
+        dots[last] |= ranges[0][bottom % DOTS_HIGH]
+        whole = _SPARSE[side] if sparse else ranges[0][DOTS_HIGH - 1]
+        for cell in range(first + width, last, width):
+            dots[cell] |= whole
             inks[cell] = ink
-        if sparse:
-            self.dot(x, top, ink)
-            self.dot(x, bottom, ink)
 
     def line(self, start: tuple[int, int], end: tuple[int, int], ink: str = "", *, every: int = 1) -> None:
         """A straight line between two dots; with `every` above 1 only each so-many-th dot is set."""
@@ -99,15 +113,18 @@ class Canvas:
         """A line through all of these, alone in its cells: what was drawn there before is taken away."""
         width, cells = self.width, set()
         for (_, y), (to_x, to_y) in pairwise(dots):
-            low, high = min(y, to_y) // DOTS_HIGH, max(y, to_y) // DOTS_HIGH
-            cells |= {row * width + to_x // DOTS_WIDE for row in range(low, high + 1)}
+            low, high = y // DOTS_HIGH, to_y // DOTS_HIGH
+            if low == high:
+                cells.add(low * width + to_x // DOTS_WIDE)
+            else:
+                cells.update(row * width + to_x // DOTS_WIDE for row in range(min(low, high), max(low, high) + 1))
         for cell in cells:
             if 0 <= cell < len(self._dots):
                 self._dots[cell] = 0
         for (x, y), (to_x, to_y) in pairwise(dots):
             if to_x - x == 1:
-                near = y + (to_y > y) - (to_y < y)
-                self.upright(to_x, min(near, to_y), max(near, to_y), ink)
+                top, bottom = (y + 1, to_y) if to_y > y else (to_y, y - 1) if to_y < y else (y, y)
+                self.upright(to_x, top, bottom, ink)
             else:
                 self.line((x, y), (to_x, to_y), ink)
 
@@ -130,16 +147,6 @@ class Canvas:
             runs.append(Run("".join(letters[at:upto]), ink))
             at = upto
         return runs
-
-
-def _below(side: int, row: int) -> int:
-    """The dots of a column of a cell from that row down."""
-    return _COLUMN[side] if row <= 0 else sum(_BITS[y][side] for y in range(row, DOTS_HIGH))
-
-
-def _above(side: int, row: int) -> int:
-    """The dots of a column of a cell down to that row."""
-    return _COLUMN[side] if row >= DOTS_HIGH - 1 else sum(_BITS[y][side] for y in range(row + 1))
 
 
 def round_step(span: float, parts: int) -> float:

@@ -1,6 +1,7 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `panels`, `launch`, `consoles`, `practice`, `screens`, `ssh`, `tunnels`) and the cluster's size.
+Options choose parts (`parsers`, `panels`, `launch`, `consoles`, `practice`, `screens`, `ssh`, `tunnels`) and the
+cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -33,7 +34,9 @@ SCREENS = {b"1": "Fleet", b"2": "Queues", b"3": "Jobs", b"4": "Pods", b"5": "Lau
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "parts", nargs="*", default=["parsers", "panels", "launch", "practice", "logs", "consoles", "screens", "ssh", "tunnels"]
+        "parts",
+        nargs="*",
+        default=["parsers", "panels", "launch", "practice", "logs", "consoles", "screens", "ssh", "tunnels"],
     )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
