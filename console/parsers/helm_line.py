@@ -17,7 +17,6 @@ Way = tuple[str | int, ...]
 """Names and places in lists: ("workload", "envs", 7, "value")."""
 
 _VERBS = {"install", "upgrade", "template"}
-_VALUES = {"--set", "--set-string", "--set-json", "--set-file", "--set-literal"}
 _ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")
 """Helm applies all of one kind before the next, wherever they stand."""
 _SHORT = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}

@@ -175,8 +175,13 @@ class FormPage(Widget):
     def put_editor(self) -> None:
         """Over its line, wherever that is now."""
         row, editor = self.row, self._editor
-        if row is None or editor is None or row not in self.model.rows:
-            return  # another line is about to have the cursor
+        if row is None or editor is None:
+            return
+        if row not in self.model.rows:
+            # Another line is about to have the cursor; or its line is out of sight while somebody searches.
+            editor.display = editor.has_focus
+            return
+        editor.display = True
         width = self.lines.room
         columns = Columns(width)
         y = self.model.rows.index(row) - int(self.lines.scroll_y)
