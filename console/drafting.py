@@ -175,10 +175,6 @@ class Drafting:
                 put(changes, path, change)
         return changes
 
-    def defaults_yaml(self, recipe: str) -> str:
-        """Every value of a recipe at its default, with what it means as comments: a values file to begin with."""
-        return self._catalogue.values_file(recipe)
-
     def _ordered(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """In the order of the schema."""
         ordered: dict[str, Value] = {}

@@ -55,16 +55,6 @@ class ValuesChecker:
         )
 
 
-def check_values(schema: Schema, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-    """What is wrong with complete values, checked once."""
-    return ValuesChecker(schema).problems(values)
-
-
-def misplaced_nulls(schema: Schema, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-    """Which values are given as null though they are no names of a map, checked once."""
-    return ValuesChecker(schema).misplaced_nulls(changes)
-
-
 def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
     """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.MAX_JOBS=8).
 

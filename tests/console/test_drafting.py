@@ -50,7 +50,7 @@ def test_values_survive_yaml(name: str) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_defaults_of_a_recipe_are_a_values_file_that_changes_nothing(recipe: str) -> None:
-    text = DRAFTING.defaults_yaml(recipe)
+    text = CATALOGUE.values_file(recipe)
     draft = DRAFTING.read_yaml(recipe, text)
     assert (draft.values, draft.problems, draft.notes) == ({}, (), ())
     assert yaml.safe_load(text) == draft.given

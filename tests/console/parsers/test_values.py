@@ -9,7 +9,7 @@ import pytest
 from console.errors import BadInput
 from console.launch import Catalogue
 from console.models.values import Value, merge
-from console.parsers.values import check_values, misplaced_nulls, parse_sets
+from console.parsers.values import parse_sets
 
 CATALOGUE = Catalogue.load()
 FIELDS = CATALOGUE.fields("nccl-all-reduce")
@@ -17,7 +17,7 @@ DEFAULTS = CATALOGUE.defaults("nccl-all-reduce")
 
 
 def problems(**values: Value) -> dict[str, str]:
-    return {problem.path: problem.message for problem in check_values(CATALOGUE.schema, merge(DEFAULTS, values))}
+    return {problem.path: problem.message for problem in CATALOGUE.checker.problems(merge(DEFAULTS, values))}
 
 
 def test_defaults_fit() -> None:
@@ -67,7 +67,7 @@ def test_faults_are_all_said_in_the_forms_order() -> None:
 
 def test_null_means_something_in_maps_only() -> None:
     changes: dict[str, Value] = {"env": {"GLOO_SOCKET_IFNAME": None}, "gpus": None, "network": {"masterPort": None}}
-    assert [(problem.path, problem.message) for problem in misplaced_nulls(CATALOGUE.schema, changes)] == [
+    assert [(problem.path, problem.message) for problem in CATALOGUE.checker.misplaced_nulls(changes)] == [
         ("gpus", "GPUs may not be null; leave it out to have its default."),
         ("network.masterPort", "Master port may not be null; leave it out to have its default."),
     ]
