@@ -10,10 +10,12 @@ import yaml
 
 from console.errors import BadInput, NotAllowed
 from console.models.check import Mend, Result, tally
+from console.models.gke_version import is_gke, is_older
 from console.practice.google.cloud import Fault
 from console.practice.google.registry import Shelf
 from console.practice.objects.resources import LOCALQUEUES
 from console.preflight import Preflight
+from console.preflight.cluster import BETTER, FLOOR
 from console.preflight.running import KINDS
 from console.preflight.table import CHECKS
 from console.preflight.verdict import Verdict, both, fail, ok, warn
@@ -161,3 +163,12 @@ def test_halves_are_joined() -> None:
 def test_the_ids_are_the_documents() -> None:
     assert [check.id for check in CHECKS] == [f"P{number:02d}" for number in range(1, 36)]
     assert all(check.fix and check.title and check.area for check in CHECKS)
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    assert is_older("v1.31.6-gke.1064001", FLOOR)
+    assert not is_older("v1.32.4-gke.1236000", BETTER)
+    assert is_older("v1.32.4-gke.1236000", "1.32.4-gke.1236001")
+    assert not is_older("v1.100.0", FLOOR), "numbers, not letters"
+    assert not is_gke("v1.36.4")
+    assert is_gke("v1.36.4-gke.1047000")
