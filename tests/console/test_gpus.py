@@ -1,0 +1,51 @@
+"""Where GPUs are read when nvidia-smi may not be run: the DCGM exporter of the node, through the API server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from console.errors import NotAllowed, NotFound
+from console.gpus import Gpus
+from console.models.pod import Pod
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+JOB = jobset("train", 2)
+TEXT = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",modelName="NVIDIA B200"} 97\nDCGM_FI_DEV_GPU_TEMP{gpu="0",modelName="B200"} 61\n'
+
+
+class Cluster:
+    """A watched cluster in read-only mode, whose node-0 has an exporter."""
+
+    read_only = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        exporter = Pod("gke-managed-system", "dcgm-exporter-x7k", uid="e", phase="Running", node="node-0")
+        pods = [rank(JOB, number, f"node-{number}") for number in range(2)]
+        self.fleet = fleet_of(JOB, *pods, exporter)
+        self.connected = SimpleNamespace(client=self)
+
+    def changing(self, what: str) -> None:
+        raise NotAllowed(what)
+
+    async def request(self, method: str, path: str, **_: object) -> bytes:
+        self.asked.append((method, path))
+        return TEXT.encode()
+
+
+async def test_read_only_reads_the_exporter_of_the_node() -> None:
+    cluster = Cluster()
+    board = await Gpus(cast("Any", cluster)).once("default", "train")
+    assert cluster.asked == [("GET", "/api/v1/namespaces/gke-managed-system/pods/dcgm-exporter-x7k:9400/proxy/metrics")]
+    first, second = board.ranks
+    assert (first.source, first.gpus[0].utilization, first.gpus[0].temperature) == ("dcgm", 97, 61)
+    assert second.problem.startswith("In read-only mode GPUs are read from a DCGM exporter")
+
+
+async def test_a_job_that_is_not_there_has_no_gpus() -> None:
+    with pytest.raises(NotFound, match="no job other"):
+        await Gpus(cast("Any", Cluster())).once("default", "other")
