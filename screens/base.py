@@ -133,6 +133,8 @@ class LiveApp(OrderedApp):
         """Open the launch screen with these values in its form."""
         self.launch_wish = wish
         self.switch_mode("launch")
+        while len(self.screen_stack) > 1:
+            self.pop_screen()  # a page that was opened from the form stands before it
 
     def open_preflight(self, plan: LaunchPlan) -> None:
         """Open the checks of a launch."""
@@ -319,6 +321,10 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
             if binding.action in self.CHANGES_CLUSTER and self.app.settings.read_only:
                 event.stop()
                 self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3, markup=False)
+
+    def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What help tells before the keys: a title and lines of it; none for most screens."""
+        return "", ()
 
     # the way back, hints and tabs
 

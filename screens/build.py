@@ -85,7 +85,7 @@ class BuildScreen(LiveScreen):
 
     def _tell(self) -> None:
         build = self.build
-        if build is None:
+        if build is None or not self.is_attached or not self.query(SummaryLine):
             return
         mark = GLYPHS.get(build.status, WAITS)
         runs = [mark, Run(f" {build.status.lower().replace('_', ' ')}  "), Run(", ".join(build.images), "strong")]

@@ -83,8 +83,6 @@ def _match(near: bool, region: str) -> str:
 
 def match_cell(place: Place) -> Cell:
     """In words, with a mark."""
-    if place.error is not None:
-        return Run(sentence(place.error.message), "bad")
     if not place.match:
         return ""
     return [OK if place.near else WAITS, Run(f" {place.match}", "" if place.near else "waits")]
@@ -100,6 +98,11 @@ def state_cell(place: Place) -> Cell:
     return [mark, Run(f" {place.state.lower()}")]
 
 
+def address_cell(place: Place) -> Cell:
+    """Where it is mounted from; why it could not be read."""
+    return Run(sentence(place.error.message), "bad") if place.error else Run(place.address, "dim")
+
+
 class PlaceTable(ResourceTable[Place]):
     """All of them."""
 
@@ -113,7 +116,7 @@ class PlaceTable(ResourceTable[Place]):
         Column("FROM THE CLUSTER", match_cell, least=16, most=70),
         Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
         since("AGE", lambda place: place.created, drop=6),
-        Column("MOUNTED FROM", lambda place: Run(place.address, "dim"), fill=True, least=8, drop=3),
+        Column("MOUNTED FROM", address_cell, fill=True, least=8, drop=3),
     )  # fmt: skip
 
     def row_text(self, row: Place) -> str:
