@@ -35,6 +35,13 @@ _CUDA = (12, 8)
 """The first version of CUDA for B200."""
 _TOOLS = ("sshd", "mpirun", "torchrun", "git")
 _ASK = "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
+_RUNS = {
+    "nccl": ("mpirun",),
+    "connectivity": ("mpirun",),
+    "ddp": ("torchrun",),
+    "qwen3": ("torchrun", "git"),
+}
+"""Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
 
 
@@ -124,9 +131,17 @@ async def _tools(look: Looking, image: str) -> Verdict:
     missing = await look.ask(KUBERNETES, f"exec in {pod.name}: command -v ...", lambda: _asked(look, pod, container))
     if missing is None:
         return ok(f"Pod {pod.name} did not say whether it has {', '.join(_TOOLS)}.")
-    if not missing:
-        return ok(f"Pod {pod.name} has {', '.join(_TOOLS)}.")
-    return warn(f"Pod {pod.name} lacks {', '.join(missing)}.", "Recipes that need it fail in their first step.")
+    wanted = _tools_of(look.wish.recipe)
+    needed = [each for each in missing if each in wanted]
+    if not needed:
+        return ok(f"Pod {pod.name}, which runs it, has {', '.join(wanted)}.")
+    return warn(f"Pod {pod.name}, which runs it, lacks {', '.join(needed)}.", "The recipe fails in its first step.")
+
+
+def _tools_of(recipe: str) -> tuple[str, ...]:
+    """What a recipe runs, beside sshd."""
+    more = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
+    return ("sshd", *more)
 
 
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.models.launch import LaunchPlan
-from console.practice.cluster import PracticeCluster
+from console.practice.cluster import PracticeCluster, Scene
 from console.practice.google.cloud import CLUSTER, PROJECT, REGION
 from console.practice.google.pool_work import PoolWork
 from console.preflight.running import KINDS
@@ -117,9 +117,9 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(*, reader: bool = False, **settings: Any) -> AsyncIterator[Ground]:
+async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: Any) -> AsyncIterator[Ground]:
     """A cluster and a session of its administrator, or of the account that may see little."""
-    async with PracticeCluster(speed=200, scene="empty") as cluster:
+    async with PracticeCluster(speed=200, scene=scene) as cluster:
         place = cluster.folder / "reader.kubeconfig" if reader else cluster.kubeconfig
         session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=KINDS)
         try:

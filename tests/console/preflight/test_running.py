@@ -145,6 +145,17 @@ async def test_without_google_credentials_the_cluster_is_still_looked_at(
     assert "credentials" in found["P09"].evidence
 
 
+async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
+    image = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
+    async with ground(scene="full") as here:
+        (pod,) = [
+            key[1] for key, each in here.session.fleet.pods.items() if each.name.startswith("nccl-0412-workload-0-0")
+        ]
+        check = await here.look("P24", here.wish(NCCL, f"image={image}"))
+        assert f"Pod {pod}, which runs it, " in check.evidence  # has or lacks: its shell is this machine's
+        assert f"exec in {pod}: command -v ..." in [each.what for each in check.looks]
+
+
 async def test_an_unknown_check_is_named() -> None:
     async with ground() as here:
         with pytest.raises(BadInput, match="P99"):
