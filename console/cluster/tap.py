@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CONNECT = 10.0
 """Seconds until a connection has to stand."""
 PIECE = 1 << 16
+RECORDS = 32
+"""Records of TLS that are taken at once, beside the first: then others get their turn."""
 HELD = 1 << 20
 """Bytes that are held unread; more of them stay with the server."""
 LONGEST_HEAD = 1 << 16
@@ -177,27 +179,32 @@ class Tap:
 
     def _read(self) -> None:
         """There are bytes, or the end."""
-        connection = self._socket
+        data = b""
         try:
-            data = connection.recv(PIECE)
-            if isinstance(connection, ssl.SSLSocket):
-                while data and connection.pending():
-                    data += connection.recv(PIECE)
+            data = self._socket.recv(PIECE)
+            ended = not data
+            if isinstance(self._socket, ssl.SSLSocket):  # one record at a time: those that wait are taken together
+                for _ in range(RECORDS):
+                    data += self._socket.recv(PIECE)
         except _WANT:
-            return
+            ended = False
         except OSError as error:
             self._error = error
-        else:
+            ended = False
+        if data:
             self._last = self._loop.time()
-            if data:
-                self._take(data)
-            elif self._chunks is None and self._body < 0:
-                self._over = True
-            else:
-                self._error = ConnectionResetError("the connection broke off")
+            self._take(data)
+        if ended:
+            self._end()
         if self._held >= HELD or self._over or self._error is not None:
             self._stop()
         self._wake()
+
+    def _end(self) -> None:
+        if self._chunks is None and self._body < 0:
+            self._over = True
+        elif not self._over:
+            self._error = ConnectionResetError("the connection broke off")
 
     def _take(self, data: bytes) -> None:
         if self._chunks is not None:

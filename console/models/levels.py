@@ -8,11 +8,13 @@ LEVELS = ("error", "warn", "info", "debug")
 """Most serious first."""
 HEAD = 400
 """Characters of a line that are looked at."""
-_ERRORS = (
+ERROR_WORDS = (
     b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort", b"oom",
     b"killed", b"xid", b"nan", b"nccl warn",
 )  # fmt: skip
 """A line without any of these, in lower case, tells of no error."""
+WARN_WORDS = (b"warn",)
+DEBUG_WORDS = (b"debug", b"trace")
 _ERROR = re.compile(
     rb"\b(?:error|fatal|critical|traceback|exception|failed|failure|panic|segfault|aborted|oom|killed|s?xid)\b"
     rb"|[a-z]error\b|nccl warn|[:=]\s*[+-]?nan\b"
@@ -27,7 +29,7 @@ NCCL = re.compile(rb"NCCL (?:INFO|WARN|TRACE|VERSION|ERROR)")
 def level(text: bytes) -> str:
     """One of LEVELS."""
     head = text[:HEAD].lower()
-    if any(word in head for word in _ERRORS) and _ERROR.search(head) and not _NO_ERROR.search(head):
+    if any(word in head for word in ERROR_WORDS) and _ERROR.search(head) and not _NO_ERROR.search(head):
         return "error"
     if b"warn" in head and _WARN.search(head):
         return "warn"

@@ -1,22 +1,22 @@
 """A file of any size as a text (a `console.models.text.Text`): opened at once, counted and searched as one looks at it.
 
 The file is mapped, never read as a whole. What is kept of it is the number of lines in each block; one line is found by
-looking through one block. A search that begins with fixed letters, or has some in it, first looks for those in blocks
-of bytes (in lower case if case does not count), and asks the pattern only about the lines that hold them.
+looking through one block. Filter and search go through blocks of bytes (see `sieve`).
 """
 
 from __future__ import annotations
 
 import mmap
-import re
 from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound, Unreadable
 from console.models.text import WIDEST, Row
+from console.spool.sieve import LONGEST, found, kept
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
     from console.models.text import Keep
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 BLOCK = 1 << 18
 STEP = 1 << 25
 """Bytes that one step counts or searches."""
-LONGEST = 1 << 20
-"""Bytes of a line that are looked at."""
 
 
 class FileText:
@@ -168,43 +166,15 @@ class FileText:
         return stop < self._size
 
     def _sieve(self, start: int, stop: int, keep: Keep) -> None:
-        while start < stop:
-            line, following = self._line(start)
-            if keep(line):
-                self._kept.append(start)
-                if self._pattern is not None and self._pattern.search(line):
-                    self._matches.append(start)
-            start = following
+        data = self._data[start:stop]
+        begins = kept(data, keep)
+        self._kept.extend([start + begin for begin in begins] if start else begins)
+        if self._pattern is not None:
+            among = set(begins)
+            self._matches.extend(start + begin for begin in found(data, self._pattern) if begin in among)
 
     def _search(self, start: int, stop: int, pattern: re.Pattern[bytes]) -> None:
-        letters, fold = required(pattern)
-        plain = pattern.pattern == letters
-        data = self._data[start:stop]
-        looked = data.lower() if fold else data
-        if not letters:
-            self._search_lines(data, start, pattern)
-            return
-        wanted = letters.lower() if fold else letters
-        at = looked.find(wanted)
-        while at >= 0:
-            begin = data.rfind(b"\n", 0, at) + 1
-            end = data.find(b"\n", at)
-            end = len(data) if end < 0 else end
-            if plain or pattern.search(data[begin : min(end, begin + LONGEST)]):
-                self._matches.append(start + begin)
-            at = looked.find(wanted, end)
-
-    def _search_lines(self, data: bytes, start: int, pattern: re.Pattern[bytes]) -> None:
-        """The pattern is asked about all lines together, then about each one in which it found something."""
-        end = -1
-        for match in re.compile(pattern.pattern, pattern.flags | re.MULTILINE).finditer(data):
-            if match.start() <= end:
-                continue
-            begin = data.rfind(b"\n", 0, match.start()) + 1
-            end = data.find(b"\n", match.start())
-            end = len(data) if end < 0 else end
-            if pattern.search(data[begin : min(end, begin + LONGEST)]):
-                self._matches.append(start + begin)
+        self._matches.extend(start + begin for begin in found(self._data[start:stop], pattern))
 
     @property
     def found(self) -> int:
@@ -221,22 +191,3 @@ class FileText:
         if line >= len(self):
             return self.found
         return bisect_left(self._matches, self._kept[line] if self._keep is not None else self._start(line))
-
-
-def required(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
-    """Letters that stand in everything the pattern finds, and whether their case does not count.
-
-    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
-    brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.
-    """
-    bare = re.sub(rb"\\(?:x..|\d+|.)|\[[^\]]*\]", b"\x00", pattern.pattern)
-    groups = 1
-    while groups:
-        bare, groups = re.subn(rb"\([^()]*\)", b"\x00", bare)
-    if b"|" in bare:
-        return b"", False
-    bare = re.sub(rb"(?s).(?:[*?]|\{[^}]*\})", b"\x00", bare)
-    bare = re.sub(rb"[.^$+()\[\]{}]", b"\x00", bare)
-    runs = [run for run in bare.split(b"\x00") if run.isascii()]
-    letters = max(runs, key=len, default=b"")
-    return letters, bool(letters and pattern.flags & re.IGNORECASE)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from console.errors import NotFound
 from console.models.text import Keep
 from console.spool import file as files
-from console.spool.file import FileText, required
+from console.spool.file import FileText
 from console.spool.part import Part
+from console.spool.sieve import found, kept, required
 from console.spool.text import MergedText
 
 if TYPE_CHECKING:
@@ -153,3 +154,30 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_the_letters_that_a_pattern_needs(pattern: bytes, letters: bytes) -> None:
     assert required(re.compile(pattern)) == (letters, False)
     assert required(re.compile(pattern, re.IGNORECASE)) == (letters, bool(letters))
+
+
+PATTERNS = st.sampled_from(
+    [b"error", b"e.*r", b"^ok$", rb"\d\s+", b"(?i)nan", b"o(?!k)", b"x|ok", b"", b"$", rb"k\Z", b"[^a]*ok"]
+)
+KEEPS = st.builds(
+    Keep,
+    st.one_of(st.none(), PATTERNS.map(re.compile)),
+    st.booleans(),
+    st.sampled_from(["", "error", "warn", "info", "debug"]),
+    st.sampled_from(["", "only", "without"]),
+)
+
+
+@given(st.lists(st.one_of(WORDS, st.sampled_from(["DEBUG", "0 errors", "no errors nan"])), max_size=12), KEEPS,
+       PATTERNS, st.booleans())  # fmt: skip
+def test_a_block_is_sifted_as_its_lines_are(words: list[str], keep: Keep, pattern: bytes, ended: bool) -> None:
+    lines = [word.encode() for word in words]
+    data = b"".join(line + b"\n" for line in lines)
+    if lines and lines[-1] and not ended:
+        data = data[:-1]
+    begins = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(lines))]
+    assert kept(data, keep) == [begin for begin, line in zip(begins, lines, strict=True) if keep(line)]
+    wanted = re.compile(pattern)
+    assert list(found(data, wanted)) == [
+        begin for begin, line in zip(begins, lines, strict=True) if wanted.search(line)
+    ]

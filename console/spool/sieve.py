@@ -1,0 +1,135 @@
+"""Which lines of a block of bytes a filter lets through, or a search finds, without a look at each of them.
+
+A filter that wants something (a pattern, errors, what NCCL says) asks only about lines in which letters stand that
+every such line has; one that wants all but something takes every line but those. Lines are told by where they begin.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from console.models.levels import DEBUG_WORDS, ERROR_WORDS, WARN_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from console.models.text import Keep
+
+LONGEST = 1 << 20
+"""Bytes of a line that are looked at."""
+_AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
+"""What makes a pattern find something else in a line than in a block of lines."""
+_NCCL = b"NCCL "
+
+
+def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Where the lines begin in which the pattern is found."""
+    letters, fold = required(pattern)
+    if letters:
+        lines = _with_words(data.lower() if fold else data, [letters.lower() if fold else letters])
+        if pattern.pattern == letters:
+            yield from lines
+            return
+    elif _AROUND.search(pattern.pattern):
+        lines = _begins(data)
+    else:
+        lines = _candidates(data, pattern)
+    for begin in lines:
+        if pattern.search(_line(data, begin)):
+            yield begin
+
+
+def kept(data: bytes, keep: Keep) -> list[int]:
+    """Where the lines begin that the filter lets through."""
+    some = _wanted(data, keep)
+    if some is not None:
+        return [begin for begin in some if keep(_line(data, begin))]
+    out = {begin for begin in _unwanted(data, keep) if not keep(_line(data, begin))}
+    begins = _begins(data)
+    return [begin for begin in begins if begin not in out] if out else list(begins)
+
+
+def _wanted(data: bytes, keep: Keep) -> Iterable[int] | None:
+    """Lines of which some are let through, and no others; None if all but some are."""
+    if keep.pattern is not None and not keep.without:
+        return found(data, keep.pattern)
+    if keep.level in {"error", "warn"}:
+        return _with_words(data.lower(), ERROR_WORDS + (WARN_WORDS if keep.level == "warn" else ()))
+    return _with_words(data, [_NCCL]) if keep.nccl == "only" else None
+
+
+def _unwanted(data: bytes, keep: Keep) -> Iterator[int]:
+    """Lines of which some are not let through, while all others are."""
+    if keep.pattern is not None:
+        yield from found(data, keep.pattern)
+    if keep.nccl:
+        yield from _with_words(data, [_NCCL])
+    if keep.level == "info":
+        yield from _with_words(data.lower(), DEBUG_WORDS)
+
+
+def _line(data: bytes, begin: int) -> bytes:
+    end = data.find(b"\n", begin)
+    return data[begin : min(len(data) if end < 0 else end, begin + LONGEST)]
+
+
+def _begins(data: bytes) -> list[int]:
+    """Where each line begins; nothing begins after the last line end."""
+    lengths = [len(line) + 1 for line in data.split(b"\n")]
+    last = lengths.pop()
+    return (
+        list(accumulate(lengths, initial=0))
+        if last > 1
+        else list(accumulate(lengths[:-1], initial=0))
+        if lengths
+        else []
+    )
+
+
+def _with_words(data: bytes, words: Iterable[bytes]) -> list[int]:
+    """Lines in which one of these stands."""
+    each = [list(_with(data.find, data, word)) for word in words]
+    return each[0] if len(each) == 1 else sorted({begin for begins in each for begin in begins})
+
+
+def _with(find: Callable[[bytes, int], int], data: bytes, word: bytes) -> Iterator[int]:
+    at = find(word, 0)
+    while at >= 0:
+        yield data.rfind(b"\n", 0, at) + 1
+        end = find(b"\n", at)
+        if end < 0:
+            return
+        at = find(word, end)
+
+
+def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    """Lines in which the pattern may be found: it is asked about all of them together."""
+    search = re.compile(pattern.pattern, pattern.flags | re.MULTILINE).search
+    match = search(data)
+    while match is not None and (match.start() < len(data) or data[-1:] not in {b"", b"\n"}):
+        yield data.rfind(b"\n", 0, match.start()) + 1
+        end = data.find(b"\n", match.start())
+        if end < 0:
+            return
+        match = search(data, end + 1)
+
+
+def required(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
+    """Letters that stand in everything the pattern finds, and whether their case does not count.
+
+    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
+    brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.
+    """
+    bare = re.sub(rb"\\(?:x..|\d+|.)|\[[^\]]*\]", b"\x00", pattern.pattern)
+    groups = 1
+    while groups:
+        bare, groups = re.subn(rb"\([^()]*\)", b"\x00", bare)
+    if b"|" in bare:
+        return b"", False
+    bare = re.sub(rb"(?s).(?:[*?]|\{[^}]*\})", b"\x00", bare)
+    bare = re.sub(rb"[.^$+()\[\]{}]", b"\x00", bare)
+    runs = [run for run in bare.split(b"\x00") if run.isascii()]
+    letters = max(runs, key=len, default=b"")
+    return letters, bool(letters and pattern.flags & re.IGNORECASE)
