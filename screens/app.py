@@ -117,10 +117,12 @@ class ConsoleApp(LiveApp):
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     def action_help(self) -> None:
-        """Show all keys that work here."""
-        from screens.help import HelpScreen, key_groups
+        """Show all keys that work here, and what the screen has to tell of the place of the cursor."""
+        from screens.help import HelpScreen, KeyGroup, key_groups
 
-        self.push_screen(HelpScreen(key_groups(self.screen)))
+        groups = key_groups(self.screen)
+        title, told = self.screen.help_about() if isinstance(self.screen, LiveScreen) else ("", ())
+        self.push_screen(HelpScreen([KeyGroup(title, told), *groups] if told else groups))
 
     @work(group="actions")
     async def action_pick(self, what: str) -> None:

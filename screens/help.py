@@ -71,15 +71,15 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,question_mark,q,enter,f1", "dismiss(None)", "Close", id="help.close"),
     ]
 
-    def __init__(self, groups: Sequence[KeyGroup], title: str = "Keys that work here") -> None:
+    def __init__(self, groups: Sequence[KeyGroup]) -> None:
         super().__init__()
-        self._groups, self._title = groups, title
+        self._groups = groups
 
     def compose(self) -> ComposeResult:
         """The groups, one under another."""
         colours = self.app.theme_variables
         with VerticalScroll() as box:
-            box.border_title = self._title
+            box.border_title = "Keys that work here"
             box.border_subtitle = "esc closes"
             for group in self._groups:
                 yield Static(Text(group.title, style=f"bold {colours['ink-head']}"))

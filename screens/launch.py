@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from screens.base import LiveScreen
-from screens.help import HelpScreen, KeyGroup, key_groups
 from screens.launching import begin_from, launch_it, paste_it
 from screens.modals.paste import Paste
 from screens.profiling import lay_default, pick_profile
@@ -66,7 +65,7 @@ class LaunchScreen(LiveScreen):
         Binding("f9", "preflight", "Preflight", show=False, id="launch.preflight",
                 tooltip="What this launch needs of cluster and project, looked at"),
         Binding("ctrl+f", "search", "Search", show=False, id="launch.search", tooltip="Fields by title, path or help"),
-        Binding("f1", "help", "Help", show=False, id="launch.help",
+        Binding("f1", "app.help", "Help", show=False, id="launch.help",
                 tooltip="All that is known of the field with the cursor, and the keys"),
     ]  # fmt: skip
 
@@ -267,15 +266,12 @@ class LaunchScreen(LiveScreen):
         self.take_recipe()
         self.form.set_advanced(not self.form.model.advanced)
 
-    def action_help(self) -> None:
-        """The field with the cursor in full, and every key."""
+    def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The field with the cursor in full."""
         field = self.form.model.by_path.get(self.form.here)
-        keys = key_groups(self)
         if field is None:
-            self.app.push_screen(HelpScreen(keys))
-        else:
-            told = KeyGroup(field.title, tuple(field_facts(field, self.form.problem_of(field.path))))
-            self.app.push_screen(HelpScreen([told, *keys], "This field, and keys that work here"))
+            return super().help_about()
+        return field.title, tuple(field_facts(field, self.form.problem_of(field.path)))
 
     # the views
 
