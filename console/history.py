@@ -62,6 +62,7 @@ class History:
         """What is wrong with the file, in one sentence; empty: nothing."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
         self._writable = True
 
     async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
@@ -124,8 +125,8 @@ class History:
         return await self._do(work, 0, writes=True)
 
     async def close(self) -> None:
-        """Let go of the file."""
-        await asyncio.to_thread(self._close)
+        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
+        await asyncio.to_thread(self._close, True)
 
     # the file
 
@@ -135,6 +136,8 @@ class History:
 
     def _locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         with self._lock:
+            if self._closed:  # whoever asked began before the end and comes after it
+                return otherwise
             if self._connection is None and not writes and self.place is not None and not self.place.exists():
                 return otherwise
             try:
@@ -206,8 +209,9 @@ class History:
             connection.close()
             raise
 
-    def _close(self) -> None:
+    def _close(self, for_good: bool = False) -> None:
         with self._lock:  # a thread that still works on the file is waited for
+            self._closed = self._closed or for_good
             if self._connection is not None:
                 self._connection.close()
             self._connection = None

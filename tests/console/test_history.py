@@ -151,13 +151,25 @@ async def test_a_damaged_file_is_moved_aside(place: Path, content: bytes) -> Non
     await history.close()
 
 
-async def test_a_file_damaged_while_it_is_open_is_moved_aside(place: Path) -> None:
+async def test_a_memory_that_is_closed_stays_closed(place: Path) -> None:
+    history = History(place)
+    await history.add(RUN)
+    await history.close()
+    assert await history.runs() == ()
+    await history.add(RUN)
+    history = History(place)
+    assert len(await history.runs()) == 1
+    await history.close()
+
+
+async def test_a_file_damaged_in_the_middle_is_moved_aside(place: Path) -> None:
     history = History(place)
     await history.add(RUN)
     await history.close()
     with place.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8192)
+    history = History(place)
     assert await history.runs() == ()
     assert "damaged" in history.note
     await history.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,17 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+_PORTS = range(15_000, 32_000)
 TAIL = 15
 """Lines of a log that a failure shows."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nothing listens on, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports of the loopback interface that nothing listens on, all different.
+
+    Below those that the kernel hands to outgoing connections: one of those may be taken before a program listens on it.
+    """
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            return found
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    raise LabError(f"This machine has no {count} free ports between {_PORTS.start} and {_PORTS.stop}.")
 
 
 def children(parent: int) -> list[int]:
