@@ -27,6 +27,7 @@ _NCCL = b"NCCL "
 def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
     """Where the lines begin in which the pattern is found."""
     letters, fold = required(pattern)
+    lines: Iterable[int]
     if letters:
         lines = _with_words(data.lower() if fold else data, [letters.lower() if fold else letters])
         if pattern.pattern == letters:
