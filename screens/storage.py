@@ -100,6 +100,8 @@ def state_cell(place: Place) -> Cell:
 
 def address_cell(place: Place) -> Cell:
     """Where it is mounted from; why it could not be read."""
+    if isinstance(place.error, ApiDisabled):
+        return Run(f"{place.error.service} is not enabled", "bad")
     return Run(sentence(place.error.message), "bad") if place.error else Run(place.address, "dim")
 
 
@@ -191,7 +193,8 @@ class StorageScreen(LiveScreen):
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
         near = sum(each.near for each in rows.values())
-        words = f"{wording.count(len(rows), 'place')} to store in, {near} by the cluster"
+        there = sum(each.error is None for each in rows.values())
+        words = f"{wording.count(there, 'place')} to store in, {near} by the cluster"
         self.summary.runs = (Run(words, "strong"), Run(f"   {region}", "dim"))
         self._tell()
 

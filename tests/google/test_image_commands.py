@@ -1,0 +1,156 @@
+"""The commands about images and storage, as they are typed, on practice Google."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import BadInput, NotAllowed, NotFound
+from console.practice.cluster import PracticeCluster
+from console.practice.google.vault import BUCKET, Vault
+from console.session import Session
+from console.settings import Settings
+from screens.cli.commands import perform
+from screens.cli.options import parse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    Typed = Callable[..., Awaitable[int]]
+
+
+@asynccontextmanager
+async def typed(scene: str = "empty", speed: float = 200.0) -> AsyncIterator[tuple[Typed, PracticeCluster]]:
+    async with PracticeCluster(speed=speed, scene=scene) as cluster:  # type: ignore[arg-type]
+
+        async def run(*argv: str) -> int:
+            return await perform(parse([*argv, "--kubeconfig", str(cluster.kubeconfig)]))
+
+        yield run, cluster
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+async def test_from_the_list_to_a_built_image_and_back(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.images.POLL", 0.02)
+    async with typed() as (run, _):
+        assert await run("images", "--json") == 0
+        before = said(capsys)
+        assert {each["name"] for each in before["contexts"]} == {"pai-megatron-patch", "testbed", "unified-testbed"}
+        assert await run("build", "testbed", "--set", "_IMAGE_TAG=cli", "--timeout", "90m", "--machine",
+                         "e2-highcpu-8", "--wait", "--json") == 0  # fmt: skip
+        built = said(capsys)
+        assert (built["status"], built["machine"], built["time_out"]) == ("SUCCESS", "e2-highcpu-8", 5400.0)
+        assert await run("builds", built["id"]) == 0
+        assert "testbed:cli" in capsys.readouterr().out
+        assert await run("build-log", built["id"], "--json") == 0
+        lines = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+        assert lines[-1] == "DONE"
+        assert await run("images", "--json") == 0
+        assert ["cli"] in [each["tags"] for each in said(capsys)["items"]]
+
+
+async def test_a_build_that_fails_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM debian:12\nRUN exit 2\n")
+    async with typed() as (run, _):
+        assert await run("build", "--file", str(tmp_path), "--wait") == 1
+        told = capsys.readouterr()
+        assert "ended as FAILURE" in told.err
+        assert "non-zero code: 2" in told.err
+
+
+async def test_nothing_is_sent_by_a_dry_run_or_in_read_only_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    async with typed() as (run, cluster):
+        assert await run("build", "testbed", "--dry-run") == 0
+        request = said(capsys)
+        assert request["build"]["timeout"] == "7200s"
+        assert request["image"].endswith("/testbed:nemo25.04-gib1.0.6-A4")
+        with pytest.raises(NotAllowed, match="read-only"):
+            await run("build", "testbed", "--read-only")
+        assert cluster.google is not None
+        assert not [name for name, _ in cluster.google.world.calls if "Create" in name]
+
+
+async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    async with typed(speed=1.0) as (run, _):
+        for argv, words in (
+            (("build",), "What is to be built"),
+            (("build", "nothing"), "There is no build context nothing"),
+            (("build", "testbed", "--set", "x"), "no substitution"),
+            (("build", "testbed", "--timeout", "soon"), "is no time"),
+            (("ls", "here"), "is no place in a bucket"),
+            (("lustre", "nobody"), "There are 0 instances named nobody"),
+            (("store-logs", "j", "gs://practice-a4-runs"), "is a whole bucket"),
+        ):
+            with pytest.raises(BadInput, match=words):
+                await run(*argv)
+        await run("build", "testbed")
+        capsys.readouterr()
+        await run("builds", "--json")
+        number = said(capsys)["items"][0]["id"]
+        with pytest.raises(BadInput, match="Nobody can be asked here"):
+            await run("build-cancel", number)
+
+
+async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with typed() as (run, _):
+        assert await run("buckets", "--json") == 0
+        found = said(capsys)
+        assert (found["region"], found["items"][0]["match"]) == ("us-central1", "same region")
+        assert await run("ls", f"gs://{BUCKET}", "--json") == 0
+        assert [each["name"] for each in said(capsys)["items"]] == ["datasets/", "logs/"]
+        assert await run("get", f"gs://{BUCKET}/datasets", str(tmp_path)) == 0
+        assert "12 files" in capsys.readouterr().out
+        assert len(list((tmp_path / "datasets").iterdir())) == 12
+        assert await run("lustre", "lustre", "--json") == 0
+        assert said(capsys)["storage"]["lustre"]["size"] == "18000Gi"
+        assert await run("filestore", "--json") == 0
+        assert [each["state"] for each in said(capsys)["items"]] == ["READY", "ERROR"]
+
+
+async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]) -> None:
+    async with typed("full") as (run, cluster):
+        session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, practice=True), kinds=("jobsets", "pods"))
+        try:
+            fleet = await session.listed()
+            namespace, job = next(
+                key for key, each in fleet.jobsets.items() if any(
+                    pod.jobset == key[1] and pod.phase == "Running" for pod in fleet.pods.values()
+                ) and not each.finished
+            )  # fmt: skip
+        finally:
+            await session.close()
+        place = f"gs://{BUCKET}/testbed-logs"
+        assert await run("store-logs", job, place, "--json", "-n", namespace) == 0
+        stored = {name for name, _ in said(capsys)["objects"]}
+        assert "pod-logs/coordinator.log" in stored
+        assert cluster.google is not None
+        things = cluster.google.world.part(Vault).buckets[BUCKET].things
+        assert {f"testbed-logs/{name}" for name in stored} <= set(things)
+        from console.errors import Conflict
+
+        with pytest.raises(Conflict, match="is not empty"):
+            await run("store-logs", job, place, "-n", namespace)
+        assert await run("store-logs", job, place, "--replace", "-n", namespace) == 0
+        with pytest.raises(NotFound):
+            await run("store-logs", "nobody", f"{place}-2", "-n", namespace)
+
+
+def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
+    program = (
+        "import sys, console.session, console.images, console.storage, screens.images, screens.build, screens.storage, "
+        "screens.bucket, screens.cli.commands\n"
+        "print(sorted(each for each in sys.modules if each.split('.')[0] in ('google', 'grpc', 'google_crc32c')))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.strip() == "[]"

@@ -1,0 +1,225 @@
+"""W23 by keys, on practice Google: build, follow its log, cancel one, launch with the new image; and storage."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from textual.widgets import Input
+
+from console.practice.cluster import PracticeCluster
+from console.practice.google.cloud import Fault
+from console.session import Session
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.bucket import BucketScreen
+from screens.build import BuildScreen
+from screens.images import ImagesScreen
+from screens.launch import LaunchScreen
+from screens.modals.ask_build import AskBuild
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Pick
+from screens.modals.prompt import Prompt
+from screens.storage import StorageScreen
+from tests.screens.press import screen_text, toasts, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+    from textual.pilot import Pilot
+
+    from console.practice.google.cloud import PracticeGoogle
+
+
+@asynccontextmanager
+async def practised(
+    monkeypatch: pytest.MonkeyPatch, *, speed: float = 200.0, read_only: bool = False
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeGoogle]]:
+    monkeypatch.setattr("console.images.POLL", 0.1)
+    monkeypatch.setattr("screens.images.SOON", 0.1)
+    monkeypatch.setattr("screens.build.AGAIN", 0.1)
+    async with PracticeCluster(speed=speed, scene="empty") as cluster:
+        settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
+
+        async def connect() -> Session:
+            session = await Session.open(settings)
+            await session.cloud.reach()
+            return session
+
+        app = ConsoleApp(settings, connect=connect)
+        async with app.run_test(size=(150, 40)) as pilot:
+            await until(pilot, lambda: app.connected and app.fleet.nodes)
+            assert cluster.google is not None
+            yield app, pilot, cluster.google.world
+            await app.session.close()
+
+
+async def images(app: ConsoleApp, pilot: Pilot[Any]) -> ImagesScreen:
+    await pilot.press("I")
+    await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
+    screen = app.screen
+    assert isinstance(screen, ImagesScreen)
+    await until(pilot, lambda: screen.builds.listing.rows and screen.images.listing.rows)
+    return screen
+
+
+async def begin(app: ConsoleApp, pilot: Pilot[Any], tag: str) -> BuildScreen:
+    """Press for a build of the testbed under that tag."""
+    await pilot.press("b")
+    await until(pilot, lambda: isinstance(app.screen, Pick))
+    await pilot.press(*"testbed", "enter")
+    await until(pilot, lambda: isinstance(app.screen, AskBuild))
+    next(each for each in app.screen.query(Input) if each.name == "_IMAGE_TAG").value = tag
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(app.screen, BuildScreen))
+    assert isinstance(app.screen, BuildScreen)
+    return app.screen
+
+
+async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, _):
+        await images(app, pilot)
+        page = await begin(app, pilot, "new")
+        await until(pilot, lambda: page.view.status == "the build is over")
+        assert "DONE" in screen_text(app)
+        await until(pilot, lambda: "● success" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        await until(pilot, lambda: "image" in (screen.plan() or [None])[0].values)  # type: ignore[union-attr]
+        planned = screen.plan()
+        assert planned is not None
+        image = "us-central1-docker.pkg.dev/practice/a4/testbed:new"
+        assert planned[0].values["image"] == image
+        await until(pilot, lambda: image in screen.form.page.offers["images"].names)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+
+
+async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch, speed=1.0) as (app, pilot, _):
+        await images(app, pilot)
+        page = await begin(app, pilot, "gone")
+        await until(pilot, lambda: page.build is not None and page.check_action("cancel", ()))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is page)
+        assert page.build is not None
+        assert not page.build.over
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: "○ cancelled" in screen_text(app))
+        assert not page.check_action("cancel", ())
+
+
+async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, world):
+        await images(app, pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AskBuild))
+        form = app.screen
+        fields = {each.name: each for each in form.query(Input)}
+        for name, value, words in (
+            ("_ARTIFACT_REGISTRY", "docker.io/me", "is no repository of Artifact Registry"),
+            ("_IMAGE_TAG", "a b", "cannot be a tag"),
+            ("machine", "big", "has no machine big"),
+            ("time-out", "soon", "The time-out is written"),
+        ):
+            before = fields[name].value
+            fields[name].value = value
+            await until(pilot, lambda words=words: words in screen_text(app))
+            await pilot.press("enter")
+            assert app.screen is form
+            fields[name].value = before
+            await until(pilot, lambda words=words: words not in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
+        assert not [name for name, _ in world.calls if "Create" in name]
+
+
+async def test_read_only_has_no_key_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch, read_only=True) as (app, pilot, _):
+        screen = await images(app, pilot)
+        assert not screen.check_action("build", ())
+        await pilot.press("b")
+        await until(pilot, lambda: "read-only" in toasts(app))
+        assert app.screen is screen
+
+
+async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    import grpc
+
+    async with practised(monkeypatch) as (app, pilot, world):
+        world.faults.append(Fault("ListBuilds", grpc.StatusCode.PERMISSION_DENIED, "You may not list builds"))
+        world.projects["practice"].enabled.discard("lustre.googleapis.com")
+        await pilot.press("I")
+        await until(pilot, lambda: "You may not list builds" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "unified-testbed-pytorch" in screen_text(app))
+        await pilot.press("escape", "B")
+        await until(pilot, lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
+        assert "practice-a4-runs" in screen_text(app)
+
+
+async def test_lustre_fills_the_form_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, _):
+        await pilot.press("5")
+        launch = app.screen
+        assert isinstance(launch, LaunchScreen)
+        await until(pilot, lambda: launch.draft is not None)
+        await pilot.press("down", "down")
+        await until(pilot, lambda: launch.draft is not None and launch.draft.recipe.id == "interactive")
+        await pilot.press("B")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen))
+        screen = app.screen
+        assert isinstance(screen, StorageScreen)
+        await until(pilot, lambda: len(screen.table.listing.rows) == 8)
+        screen.table.move_to(("Lustre", "lustre", "us-central1-a"))
+        await until(pilot, lambda: "n fills the form: claim=lustre-pvc" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is launch)
+        await until(pilot, lambda: "storage" in (launch.plan() or [None])[0].values)  # type: ignore[union-attr]
+        planned = launch.plan()
+        assert planned is not None
+        plan, problems = planned
+        assert plan.recipe == "interactive"
+        assert plan.values["storage"] == {
+            "lustre": {
+                "claim": "lustre-pvc", "server": "10.128.15.210", "filesystem": "lustre", "instance": "lustre",
+                "project": "practice", "location": "us-central1-a", "size": "18000Gi",
+            }
+        }  # fmt: skip
+        assert problems == ()
+
+
+async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with practised(monkeypatch) as (app, pilot, _):
+        await pilot.press("B")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.table.row is not None)
+        bucket = app.screen
+        assert isinstance(bucket, BucketScreen)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(bucket.table.listing.rows) == 12)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(bucket.table.listing.rows) == 2)
+        assert bucket.table.row is not None
+        assert bucket.table.row.name == "datasets/"
+        await pilot.press("u")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = str(tmp_path)
+        await pilot.press("enter")
+        await until(pilot, lambda: "12 files" in toasts(app))
+        assert len(list((tmp_path / "datasets").iterdir())) == 12
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen))
