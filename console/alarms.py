@@ -1,26 +1,22 @@
 """Alarms of jobs: each job that is watched is followed until it ends, and whoever asks hears what is wrong with it.
 
-Thresholds are those of `$XDG_CONFIG_HOME/a4/alarms.toml`, if there is one; its keys are those of `Thresholds`.
+How much is enough the person says, see `console.thresholds`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-import tomllib
 from collections import Counter
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from console.errors import BadInput, ConsoleError
-from console.models.alarm import LEAST, Alarm, AlarmKind, Thresholds
+from console.errors import ConsoleError
 from console.models.alarm_watch import AlarmWatch, Look
 from console.models.ranks import first_failure, ranks
 from console.models.reference import Passing, judge
 from console.models.training_marks import MarkKind
+from console.thresholds import read_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from console.gpus import Gpus
     from console.measures import Measures
     from console.measures.job import JobMeasures
+    from console.models.alarm import Alarm, Thresholds
     from console.models.fleet import Fleet
     from console.models.job import JobSet
     from console.watched import WatchedCluster
@@ -43,55 +40,6 @@ TAIL = 2000
 """Lines of each rank that are read first."""
 MOST = 16
 """Jobs that are watched at the same time; the one watched longest makes room."""
-
-
-def usual_place() -> Path:
-    """Where the thresholds are."""
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    home = Path(config) if config and Path(config).is_absolute() else Path.home() / ".config"
-    return home / "a4" / "alarms.toml"
-
-
-def read_thresholds(place: Path | None = None) -> Thresholds:
-    """The person's thresholds; those that are usual where there is no file. BadInput if it cannot be used."""
-    place = place or usual_place()
-    try:
-        given = tomllib.loads(place.read_text())
-    except FileNotFoundError:
-        return Thresholds()
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{place} cannot be read: {error}.", "Mend or remove it; a4 wait --help lists its keys."
-        ) from error
-    try:
-        return with_thresholds(Thresholds(), given)
-    except BadInput as error:
-        raise BadInput(f"{place}: {error.message}", error.hint) from error
-
-
-def with_thresholds(before: Thresholds, given: dict[str, Any]) -> Thresholds:
-    """Those with some of them changed; BadInput names the first that cannot be."""
-    changed: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "off":
-            changed[name] = _kinds(value)
-        elif name == "notify" and isinstance(value, bool):
-            changed[name] = value
-        elif name in LEAST:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST[name] <= value < 1e9:
-                raise BadInput(f"{name} has to be a number of at least {LEAST[name]:g}, not {value!r}.")
-            changed[name] = value
-        else:
-            raise BadInput(f"There is no threshold {name}.", f"There are {', '.join([*LEAST, 'off', 'notify'])}.")
-    return replace(before, **changed)
-
-
-def _kinds(value: object) -> tuple[AlarmKind, ...]:
-    names = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
-    for name in names:
-        if name not in list(AlarmKind):
-            raise BadInput(f"There is no alarm {name!r}.", f"There are {', '.join(AlarmKind)}.")
-    return tuple(AlarmKind(name) for name in names)
 
 
 class WatchedJob:

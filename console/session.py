@@ -127,21 +127,14 @@ class Session(ClusterInCloud):
     def _left(self) -> None:
         super()._left()
         self._rights.clear()
-        if "alarms" in vars(self):
-            self.alarms.left()
-        if "follow" in vars(self):
-            self.follow.left()
-        if "measures" in vars(self):
-            self.measures.left()
+        for name in {"alarms", "follow", "measures"} & vars(self).keys():
+            vars(self)[name].left()
 
     async def close(self) -> None:
         """End everything."""
-        if "alarms" in vars(self):
-            await self.alarms.close()
-        if "tunnels" in vars(self):
-            await self.tunnels.close()
-        if "follow" in vars(self):
-            await self.follow.close()
+        for name in ("alarms", "tunnels", "follow"):
+            if name in vars(self):
+                await vars(self)[name].close()
         await super().close()
 
     async def may(

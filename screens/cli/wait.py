@@ -95,7 +95,7 @@ async def wait(options: Options) -> int:
 
 
 def _thresholds(session: Session, options: Options) -> Thresholds:
-    from console.alarms import with_thresholds
+    from console.thresholds import with_thresholds
 
     given = {
         name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.alarms import read_thresholds, with_thresholds
 from console.errors import BadInput
 from console.models.alarm import AlarmKind, Thresholds
 from console.models.alarm_watch import AlarmWatch, Look
+from console.thresholds import read_thresholds, with_thresholds
 
 if TYPE_CHECKING:
     from pathlib import Path
