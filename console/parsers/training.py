@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from console.models.training import Bar, Step, TrainingRun
 from console.parsers import training_dicts as dicts
 from console.parsers.blocks import Blocks, spans_with
 from console.parsers.nccl_line import ANSI
 from console.parsers.puzzle import Puzzle
+from console.parsers.training_bar import close_in_time, drawn_bar, skipped_since
 from console.parsers.training_half import half_megatron, half_step
 from console.parsers.training_known import Epochs, known, reporter
 from console.parsers.training_learned import Learned
 from console.parsers.training_lines import verl, verl_start
 from console.parsers.training_megatron import megatron, step_time
 from console.parsers.training_run import Growing, merged
-from console.parsers.training_values import Found, count, finite_total, positive, seconds
+from console.parsers.training_values import Found, count, finite_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from console.models.training import Bar, Step, TrainingRun
     from console.models.unreadable import Unreadable
 
 LONGEST = 1 << 14
@@ -33,9 +34,6 @@ WORDS = (b"loss", b"Loss", b"%|", b"step", b"Step Time")
 """A line without any of these says nothing of training."""
 _JOINED = 60
 """Lines of which one report may consist."""
-_BAR = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_TRAINING = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
-"""What stands before the bar of training, if anything does."""
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
 _METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
@@ -211,14 +209,7 @@ class TrainingParser:
 
     def _see(self, text: str) -> None:
         """A progress bar; those of downloads and the like have a name before them."""
-        start = text.find("%|")
-        if found := _BAR.match(text, text.find("|", start + 2)):
-            name = text[max(0, start - 200) : start].rstrip("0123456789").rstrip(" \t:>")
-            if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINING.search(name):
-                return
-            at, total, clock, rate, unit = found.groups()
-            speed = positive(rate)
-            bar = Bar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+        if bar := drawn_bar(text):
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
                 return
@@ -233,7 +224,7 @@ class TrainingParser:
             if self._timed is not None:
                 self._take(Found("megatron-bridge", self._timed), "")
             self._timed = timed
-        elif run.steps and _close(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
+        elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
             run.steps[-1] = merged(run.steps[-1], timed)
             run.format = "megatron-bridge"
             self._changed.append(run)
@@ -242,7 +233,7 @@ class TrainingParser:
 
     def _with_time(self, found: Found) -> Found:
         timed, self._timed = self._timed, None
-        if timed is not None and _close(found.step, timed):
+        if timed is not None and close_in_time(found.step, timed):
             found.format, found.step = "megatron-bridge", merged(found.step, timed)
         return found
 
@@ -256,7 +247,7 @@ class TrainingParser:
 
     def _take(self, found: Found, label: str) -> None:
         if found.format == "deepspeed":
-            found.step = self._deepspeed(found.step)
+            found.step, self._skipped = skipped_since(found.step, self._skipped)
             label = f"deepspeed {label}"
         elif found.format in _BY_EPOCH:
             found.step = self._epochs.through(found.step, label)
@@ -269,15 +260,6 @@ class TrainingParser:
         else:
             run.add(found.step, label)
         self._changed.append(run)
-
-    def _deepspeed(self, step: Step) -> Step:
-        """DeepSpeed counts skipped steps from its start."""
-        skipped = step.extra.get("skipped")
-        if skipped is None:
-            return step
-        since, self._skipped = skipped - self._skipped, skipped
-        extra = {name: value for name, value in step.extra.items() if name != "skipped"}
-        return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra)
 
     def _run_for(self, found: Found, label: str) -> Growing:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step
@@ -314,8 +296,3 @@ def parse_training(data: bytes) -> tuple[TrainingRun, ...]:
     parser.feed(data)
     parser.close()
     return parser.runs
-
-
-def _close(one: Step, other: Step) -> bool:
-    mine, others = one.step_time_s, other.step_time_s
-    return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006

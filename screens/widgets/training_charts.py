@@ -13,7 +13,8 @@ from textual.strip import Strip
 from console.models.training_series import METRICS
 from screens.widgets.ink import Inked
 from screens.widgets.plot import Canvas
-from screens.widgets.training_plot import Box, Chart, View, clock_words, draw_chart, reach
+from screens.widgets.training_axes import clock_words
+from screens.widgets.training_plot import Box, Chart, View, draw_chart, reach
 from screens.widgets.training_words import chart_title
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ lost, however many steps there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from math import ceil, floor, inf, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.models.training_marks import MarkKind
 from screens.widgets.plot import DOTS_HIGH, DOTS_WIDE, round_step
+from screens.widgets.training_axes import round_values, span_words, tick_words, time_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,8 +120,8 @@ class Frame:
                 for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
             ]
             inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
-            return inside if len(inside) > 1 else _round(10.0**self.low, 10.0**self.high, parts)
-        return _round(self.low, self.high, parts)
+            return inside if len(inside) > 1 else round_values(10.0**self.low, 10.0**self.high, parts)
+        return round_values(self.low, self.high, parts)
 
     def row(self, value: float) -> int | None:
         """Dots from the top of the canvas; None where the scale has no place for it."""
@@ -135,32 +135,6 @@ class Frame:
     def dots(self) -> int:
         """Columns of dots."""
         return self.columns * DOTS_WIDE
-
-
-def _round(low: float, high: float, parts: int) -> list[float]:
-    step = round_step(high - low, parts + 1)
-    return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-
-
-def tick_words(value: float) -> str:
-    """A value of an axis in few letters: "2.5", "12,000", "3e-05"."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100_000 or abs(value) < 0.001:
-        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-")
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def span_words(seconds: float) -> str:
-    """Seconds since the start as an axis says it: "40s", "12m", "3h20"."""
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole}s"
-    if whole < 7200:
-        return f"{whole // 60}m"
-    return (
-        f"{whole // 3600}h{whole % 3600 // 60:02d}" if whole < 172_800 else f"{whole // 86400}d{whole % 86400 // 3600}h"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +256,7 @@ def _draw_axes(canvas: Canvas, frame: Frame, box: Box, sight: Reach, view: View,
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     taken = -2
     step = (
-        _time_step(sight.high - sight.low)
+        time_step(sight.high - sight.low)
         if view.by_time
         else round_step(sight.high - sight.low, max(2, frame.columns // 14))
     )
@@ -295,12 +269,6 @@ def _draw_axes(canvas: Canvas, frame: Frame, box: Box, sight: Reach, view: View,
             canvas.mark(x, base, "┴", "faint")
             canvas.text(start, base + 1, words, "dim")
             taken = start + len(words)
-
-
-def _time_step(span: float) -> float:
-    return next(
-        (each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200) if span / each <= 8), 86400.0
-    )
 
 
 def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: View) -> None:
@@ -320,8 +288,3 @@ def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: 
                 canvas.shade(x, y, ink, "┊")
         if chart.large:
             canvas.mark(x, frame.top + frame.lines, letter, ink)
-
-
-def clock_words(moment: float) -> str:
-    """A moment on the wall clock."""
-    return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}" if moment else ""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from console.models.training_marks import MarkKind
 from console.models.training_track import peak_of
 from screens import wording
-from screens.widgets.training_plot import LETTERS, SIGNS, tick_words
+from screens.widgets.training_axes import tick_words
+from screens.widgets.training_plot import LETTERS, SIGNS
 from screens.wording import Run
 
 if TYPE_CHECKING:
