@@ -199,7 +199,7 @@ class Cloud:
         place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)
-        return found_in((await self.clusters(projects)).clusters, name)
+        return (await self.clusters(projects)).named(name)
 
     # going there
 
@@ -289,14 +289,3 @@ async def from_google(context: str) -> Kubeconfig:
         return made
     finally:
         await cloud.close()
-
-
-def found_in(clusters: Sequence[GkeCluster], name: str) -> GkeCluster:
-    """The cluster of that name, context, or PROJECT/LOCATION/NAME; BadInput if there is none, or are several."""
-    matching = [each for each in clusters if name in (each.name, each.context, each.path)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        listed = ", ".join(each.path for each in matching)
-        raise BadInput(f"Several clusters are named {name}: {listed}.", "Name it as PROJECT/LOCATION/NAME.")
-    raise BadInput(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")

@@ -114,7 +114,8 @@ def _switched_on(addon: str) -> api.AddonsConfig:
 def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
     """A cluster out of Google's message."""
     ends = found.control_plane_endpoints_config
-    dns = ends.dns_endpoint_config
+    dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
+    told = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
     return GkeCluster(
         project=project,
         location=found.location,
@@ -122,8 +123,9 @@ def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
         status=found.status.name,
         message=found.status_message or "; ".join(each.message for each in found.conditions if each.message),
         version=found.current_master_version,
-        endpoint=found.endpoint,
-        private=found.private_cluster_config.enable_private_endpoint,
+        endpoint=found.endpoint if ip.enabled or not told else "",
+        private=found.private_cluster_config.enable_private_endpoint
+        or (told and ip.enabled and not ip.enable_public_endpoint),
         dns_endpoint=dns.endpoint if dns.allow_external_traffic else "",
         authority=found.master_auth.cluster_ca_certificate,
         regional=found.location.count("-") == 1,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
 from textual.binding import Binding, BindingType
 
 from screens.base import LiveApp, LiveScreen
+from screens.pages import PAGE_KEYS, PAGES, page
 from screens.palette import ActiveBindings
 from screens.widgets.ink import DARK, LIGHT
 
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 Connect = Callable[[], Awaitable["Session"]]
-
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "alarms",
-              "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
-
-
-def page(place: str) -> Callable[..., Screen[Any]]:
-    """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
-    module, _, name = place.partition(":")
-    return lambda *about: cast("Screen[Any]", getattr(import_module(module), name)(*about))
 
 
 def _session_class() -> type[Session]:
@@ -60,9 +51,7 @@ class ConsoleApp(LiveApp):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
-    PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = {
-        name: page(f"screens.{name}:{name.title()}Screen") for name in PAGE_NAMES
-    }
+    PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = PAGES
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -72,13 +61,7 @@ class ConsoleApp(LiveApp):
                 tooltip="Find a command by name"),
         Binding("t", "theme", "Light or dark", show=False, id="app.theme"),
         Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context"),
-        Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
-                tooltip="What a launch needs of cluster and project, looked at side by side"),
-        Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
-        Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
-                tooltip="Image builds as they run, and what the registries hold"),
-        Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
-                tooltip="Buckets, Lustre and Filestore around the cluster; results and checkpoints in buckets"),
+        *PAGE_KEYS,
         Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
         Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),

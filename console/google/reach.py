@@ -36,7 +36,7 @@ class Reach:
     practice_token: str = field(default="", repr=False)
     """Lets one into the practice cluster."""
     project: str = ""
-    credentials: Credentials | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
     _clients: dict[type[Any], Any] = field(default_factory=dict)
     _channel: Any = None
 

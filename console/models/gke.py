@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.errors import BadInput
+
 if TYPE_CHECKING:
     from console.errors import ConsoleError
 
@@ -169,3 +171,13 @@ class Clusters:
             (*self.unread, *other.unread),
             (*self.missing_zones, *other.missing_zones),
         )
+
+    def named(self, name: str) -> GkeCluster:
+        """The cluster of that name, context or path; BadInput if there is none, or are several."""
+        matching = [each for each in self.clusters if name in (each.name, each.context, each.path)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            listed = ", ".join(each.path for each in matching)
+            raise BadInput(f"Several clusters are named {name}: {listed}.", "Name it as PROJECT/LOCATION/NAME.")
+        raise BadInput(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")

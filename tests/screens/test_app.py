@@ -84,7 +84,7 @@ async def test_the_palette_finds_a_command_and_runs_it() -> None:
         await pilot.press(*"light")
         assert app.theme == "a4-dark"
         await until(pilot, lambda: "Light or dark" in screen_text(app))
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await until(pilot, lambda: app.theme == "a4-light")
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled, Conflict, NotAllowed, NotFound, Refused, Unreachable
-from console.gke import Gke
+from console.gke import Gke, read_cluster
 from console.google import services
 from console.google.projects import projects
 from console.practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, Fault, PracticeProject
@@ -53,6 +54,25 @@ async def test_a_cluster_with_its_pools() -> None:
     assert (reserved.reservation, reserved.placement, reserved.networks) == ("practice-a4", "COMPACT", 9)
     assert (spot.spot, spot.autoscaling, spot.least, spot.most) == (True, True, 2, 8)
     assert (flex.flex_start, flex.queued, flex.auto_repair) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "public", "dns", "entrance"),
+    [
+        (True, True, "", ("34.1.2.3", False, "")),
+        (True, False, "", ("34.1.2.3", True, "")),
+        (False, False, "x.gke.goog", ("", False, "x.gke.goog")),
+        (True, True, "x.gke.goog", ("34.1.2.3", False, "x.gke.goog")),
+    ],
+)
+def test_ways_in_are_told_apart(enabled: bool, public: bool, dns: str, entrance: tuple[str, bool, str]) -> None:
+    kinds = api.ControlPlaneEndpointsConfig
+    ends = kinds(
+        ip_endpoints_config=kinds.IPEndpointsConfig(enabled=enabled, enable_public_endpoint=public),
+        dns_endpoint_config=kinds.DNSEndpointConfig(endpoint=dns or "off.gke.goog", allow_external_traffic=bool(dns)),
+    )
+    found = read_cluster("p", api.Cluster(name="c", endpoint="34.1.2.3", control_plane_endpoints_config=ends))
+    assert (found.endpoint, found.private, found.dns_endpoint) == entrance
 
 
 async def test_a_pool_grows_as_its_operation_tells() -> None:
