@@ -10,7 +10,7 @@ TESTS = Path(__file__).parents[1]
 FILES = {
     "accepted": "chart/test_accepted.py",
     "assets": "console/test_assets.py",
-    "buckets": "google/test_storage.py",
+    "buckets": "google/test_buckets.py",
     "builds": "google/test_builds.py",
     "cloud": "console/test_cloud.py",
     "cloud_commands": "screens/cli/test_clusters.py",
