@@ -41,7 +41,7 @@ def steps(number: int) -> list[Step]:
 
 def taken(every: Sequence[Step]) -> tuple[Track, float]:
     """The run as it is followed, and microseconds a step that this took."""
-    track, growing = Track("megatron"), []
+    track, growing = Track("megatron"), list[Step]()
     began = time.process_time()
     for start in range(0, len(every), CHUNK):
         growing += every[start : start + CHUNK]

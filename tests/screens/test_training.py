@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.widgets import Input
 
 from console.models.log import LogLine
 from screens.job import JobScreen
@@ -13,9 +14,9 @@ from screens.modals.prompt import Prompt
 from screens.widgets.nccl_panel import NcclPanel
 from screens.widgets.training_panel import TrainingPanel
 from tests.fakes import FakeSession
-from tests.screens.press import screen_text, toasts, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
-from tests.screens.test_jobs import console, to_job
+from tests.screens.test_jobs import to_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +105,7 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
         for name, expected in (("a.csv", "run,time,step"), ("a.json", "{"), ("a.svg", "<svg"), ("a.txt", "")):
             await pilot.press("S")
             await until(pilot, lambda: isinstance(app.screen, Prompt))
-            field = app.screen.query_one("Input")
+            field = app.screen.query_one(Input)
             field.value = str(tmp_path / name)
             await pilot.press("enter")
             if expected:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def measured(job: str, *busbw: float, at: float = 1.0, finished: bool = True, **more: object) -> MeasuredTest:
+def measured(job: str, *busbw: float, at: float = 1.0, finished: bool = True, **more: Any) -> MeasuredTest:
     test = table(*busbw, finished=finished)[0]
     return replace(
         MeasuredTest(test, job, "default", job, at=at, nodes=("n1", "n2"), accelerator="nvidia-b200"), **more
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_only_tests_of_the_same_kind_are_compared() -> None:
