@@ -31,6 +31,7 @@ from console.practice.controllers.volumes import Volumes
 from console.practice.node.pods import PodRuntime
 from console.practice.objects.resources import JOBS, JOBSETS
 from console.practice.objects.storage import Storage
+from console.practice.scene.harm import harm_cluster, harm_google
 from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class PracticeCluster:
         if self._full:
             tell(self.storage, self.clock, self._opening)
         self.clock.play_until(self._opening)
+        harm_cluster(self.storage)
 
     async def start(self) -> None:
         """Open; the kubeconfig is written and ``url`` answers when this returns."""
@@ -140,6 +142,7 @@ class PracticeCluster:
         from console.practice.google.server import GoogleServer
 
         world = PracticeGoogle(self.storage, self.clock, server=self.url, authority=self.server.authority)
+        harm_google(world)
         return GoogleServer(world)
 
     async def stop(self) -> None:
