@@ -11,12 +11,12 @@ from google.cloud import container_v1 as api
 
 from console.practice.clock import stamp
 from console.practice.google.cloud import CLUSTER, PROJECT, REGION, missing
-from console.practice.google.pools import clusters, nodes_of
+from console.practice.google.pools import VERSION, clusters, nodes_of
 from console.practice.google.serving import RefusalError
 from console.practice.objects.refusal import ApiError, Object
 from console.practice.objects.resources import NODES, PODS
 from console.practice.scene.gke import FILESTORE, install
-from console.practice.scene.machines import RESERVED_POOL, SPOT_POOL, another_node
+from console.practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, another_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,8 @@ _CAPACITY = {
 }
 """How many machines of a pool can be had, and what is said of the next one."""
 _DAY = 86400.0
+_UPGRADE = 240.0
+"""Practice seconds in which one machine is upgraded."""
 
 
 @dataclass(slots=True)
@@ -259,6 +261,23 @@ class PoolWork:
         if starting:
             repair = self.begin(PROJECT, own, "AUTO_REPAIR_NODES", SPOT_POOL, total=len(starting), ago=100)
             self._look_after(repair, starting)
+
+        system = self.pool(own, SYSTEM_POOL)
+        names = nodes_of(self.world.storage, SYSTEM_POOL)
+        if system.version != VERSION and len(names) > 1:
+            upgrade = self.begin(PROJECT, own, "AUTO_UPGRADE_NODES", SYSTEM_POOL, total=len(names), ago=_UPGRADE)
+            system.status = _RECONCILING
+            self._upgrade(upgrade, system, 1)
+
+    def _upgrade(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
+        """One machine after the other gets the new version."""
+        total = len(nodes_of(self.world.storage, pool.name))
+        self.count(upgrade, min(done, total), total)
+        if done >= total:
+            pool.version, pool.status = VERSION, _RUNNING
+            self.end(upgrade)
+        else:
+            self.world.clock.after(_UPGRADE, lambda: self._upgrade(upgrade, pool, done + 1))
 
     def _look_after(self, repair: api.Operation, names: list[str]) -> None:
         """A repair ends when its machines are ready."""
