@@ -28,7 +28,7 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
         "--registry", metavar="LOCATION-docker.pkg.dev/PROJECT/NAME", help="where images are built into"
     )
     parser.add_argument("--fix", dest="mend", metavar="ID",
-                        help="do what mends this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
+                        help="mend this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument("--log", dest="looks", action="store_true", help="what was looked at, and what came of it")
     parser.add_argument("--json", action="store_true", help="as JSON")
