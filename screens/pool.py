@@ -48,9 +48,7 @@ class NodeRow:
     """What it reached in the NCCL tests that were seen."""
 
 
-def node_row(
-    each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None
-) -> NodeRow:
+def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
     """The row of one machine."""
     holders = dict.fromkeys(pip.holder for pip in each.pips if pip.holder)
     pips = tuple(
