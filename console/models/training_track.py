@@ -139,8 +139,9 @@ class Track:
     def pace(self) -> float | None:
         """Seconds that one step takes, as printed, else by the clock."""
         printed = self.recent("step_time_s")
-        if printed is not None:
-            return printed
+        return printed if printed is not None else self._by_clock()
+
+    def _by_clock(self) -> float | None:
         series = self.series
         if len(series) < 3:
             return None
@@ -149,8 +150,12 @@ class Track:
         return took / steps if steps > 0 and took > 0 else None
 
     def eta(self) -> float | None:
-        """Seconds from the last step to the end; None if it cannot be said."""
-        last, total, pace = self.last, self.total, self.pace()
+        """Seconds from the last step to the end; None if it cannot be said.
+
+        By the clock where that is slower than what is printed: evaluations and checkpoints take their time too.
+        """
+        last, total = self.last, self.total
+        pace = max((each for each in (self.pace(), self._by_clock()) if each is not None), default=None)
         if last is None or last.step is None or total is None or pace is None or self.finished:
             return None
         return max(0.0, (total - last.step) * pace)
