@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError
+from console.errors import Conflict, ConsoleError
 from console.models.storage import GcsPlace, gcs_place
 from screens import wording
 from screens.base import LiveScreen
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
 from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
@@ -62,9 +64,12 @@ class BucketScreen(LiveScreen):
     """Enter goes into a folder, Esc out of it."""
 
     KINDS = ("jobsets",)
+    CHANGES_CLUSTER = frozenset({"store"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "fetch", "Copy here", id="bucket.fetch",
                 tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
+        Binding("s", "store", "Store logs", id="bucket.store",
+                tooltip="Put what all ranks of a job have printed into this folder"),
         Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
         Binding("r", "read", "Read again", id="bucket.read", tooltip="Look anew"),
     ]  # fmt: skip
@@ -183,6 +188,33 @@ class BucketScreen(LiveScreen):
                     self.notify(why, title=f"{name} was left out", severity="error", timeout=8, markup=False)
         self.table.clear_marks()
         self.told.runs = ()
+
+    @work(group="store")
+    async def action_store(self) -> None:
+        """Ask whose logs, and where to; what is there already is replaced only after a question."""
+        jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)
+        picked = await self.app.push_screen_wait(
+            Pick("Store the logs of which job?", [Choice(f"{namespace}/{name}") for namespace, name in jobs])
+        )
+        if not picked:
+            return
+        namespace, _, job = picked.partition("/")
+        usual = GcsPlace(self.place.bucket, f"{self.place.folder}testbed-logs/")
+        typed = await self.app.push_screen_wait(Prompt(f"Store the logs of {job} where?", str(usual)))
+        if not typed:
+            return
+        with self.report_errors(f"The logs of {job} were not stored"):
+            place = gcs_place(typed)
+            try:
+                report = await self.session.storage.store_logs(namespace, job, place)
+            except Conflict as error:
+                question = Confirm("Replace what is there?", [error.message], verb="Replace")
+                if not await self.app.push_screen_wait(question):
+                    return
+                report = await self.session.storage.store_logs(namespace, job, place, replace=True)
+            words = ", ".join(f"{name} ({wording.count(lines, 'line')})" for name, lines in report.objects[:4])
+            self.notify(words, title=f"The logs of {job} are in {place}", markup=False)
+            self.read()
 
     def _tell(self, far: CopyProgress) -> None:
         """How far a copy is."""

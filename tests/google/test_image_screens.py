@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from textual.widgets import Input
 
 from console.practice.cluster import PracticeCluster
 from console.practice.google.cloud import Fault
+from console.practice.google.vault import BUCKET, Vault
 from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def practised(
-    monkeypatch: pytest.MonkeyPatch, *, speed: float = 200.0, read_only: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    speed: float = 200.0,
+    read_only: bool = False,
+    scene: Literal["empty", "full"] = "empty",
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeGoogle]]:
     monkeypatch.setattr("console.images.POLL", 0.1)
     monkeypatch.setattr("screens.images.SOON", 0.1)
     monkeypatch.setattr("screens.build.AGAIN", 0.1)
-    async with PracticeCluster(speed=speed, scene="empty") as cluster:
+    async with PracticeCluster(speed=speed, scene=scene) as cluster:
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
 
         async def connect() -> Session:
@@ -54,6 +60,10 @@ async def practised(
             assert cluster.google is not None
             yield app, pilot, cluster.google.world
             await app.session.close()
+
+
+def shows(app: ConsoleApp, words: str, *, there: bool = True) -> bool:
+    return (words in screen_text(app)) is there
 
 
 async def images(app: ConsoleApp, pilot: Pilot[Any]) -> ImagesScreen:
@@ -134,11 +144,11 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
         ):
             before = fields[name].value
             fields[name].value = value
-            await until(pilot, lambda words=words: words in screen_text(app))
+            await until(pilot, partial(shows, app, words))
             await pilot.press("enter")
             assert app.screen is form
             fields[name].value = before
-            await until(pilot, lambda words=words: words not in screen_text(app))
+            await until(pilot, partial(shows, app, words, there=False))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
         assert not [name for name, _ in world.calls if "Create" in name]
@@ -223,3 +233,22 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
         assert len(list((tmp_path / "datasets").iterdir())) == 12
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen))
+
+
+async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch, speed=1.0, scene="full") as (app, pilot, world):
+        await until(pilot, lambda: app.fleet.jobsets and app.fleet.pods)
+        fleet = app.fleet
+        job = next(
+            name for (namespace, name), each in fleet.jobsets.items()
+            if not each.finished and any(pod.jobset == name and pod.phase == "Running" for pod in fleet.pods.values())
+        )  # fmt: skip
+        app.open_page("bucket", f"gs://{BUCKET}")
+        await until(pilot, lambda: "datasets/" in screen_text(app))
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*job, "enter")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("enter")
+        await until(pilot, lambda: "pod-logs/coordinator.log" in toasts(app))
+        assert "testbed-logs/pod-logs/coordinator.log" in world.part(Vault).buckets[BUCKET].things
