@@ -149,11 +149,11 @@ class Drafting:
         return found
 
     async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
-        """A pasted values file or helm command as a draft; `variables` fill in $NAME, by default this environment's.
+        """A pasted values file or helm command as a draft; this environment fills in $NAME, then `variables`.
 
         Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
         """
-        known = dict(os.environ) if variables is None else dict(variables)
+        known = {**(variables or {}), **os.environ}
         known.setdefault("USER", getuser())
         # Terminals end the lines of what they paste with a carriage return.
         lines = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,18 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 20
 """Bytes of a profile."""
+PLACES = {
+    "project": ("PROJECT_ID", "PROJECT", "GOOGLE_CLOUD_PROJECT"),
+    "region": ("REGION", "CLUSTER_REGION"),
+    "cluster": ("CLUSTER_NAME",),
+    "registry": ("ARTIFACT_REGISTRY",),
+    "bucket": ("GCS_BUCKET",),
+    "queue": ("KUEUE_NAME",),
+}
+"""What a profile says of where one works -> the variables of the documents' commands that it fills in.
+
+bucket and queue are values of the chart too; the others are kept for these variables alone.
+"""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _HEAD = "# Values that are laid under the form of every recipe; a4 profiles NAME shows them.\n"
 
@@ -51,6 +63,8 @@ class Profile:
     name: str
     values: Mapping[str, Value]
     """Nested; only what can be used."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Of `PLACES`, those that are no values of the chart: project, region, cluster, registry, bucket."""
     problems: tuple[FieldProblem, ...] = ()
     """Keys that no recipe has, and values that may not stand in a profile."""
 
@@ -88,6 +102,16 @@ class Profiles:
             if path in paths:
                 put(found, path, value)
         return found
+
+    async def variables(self, name: str = "") -> dict[str, str]:
+        """What a profile (the default one; none: nothing) fills in for variables of a pasted command."""
+        name = name or await self.default()
+        if not name:
+            return {}
+        profile = await self.read(name)
+        known = {place: str(profile.values[place]) for place in PLACES if isinstance(profile.values.get(place), str)}
+        known |= profile.places
+        return {variable: said for place, said in known.items() for variable in PLACES[place]}
 
     async def default(self) -> str:
         """Name of the profile that is used when none is named; empty: none."""
@@ -132,8 +156,8 @@ class Profiles:
             known = ", ".join(self._names())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
             raise BadInput(f"There is no profile {name}.", hint)
-        values = _loaded(path)
         fields = self._fields()
+        places, values = _parted(_loaded(path), fields)
         problems = [FieldProblem(path, _unknown(path, fields)) for path in _strangers(values, fields)]
         known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
         nested: dict[str, Value] = {}
@@ -141,10 +165,13 @@ class Profiles:
             put(nested, field_path, value)
         safe, left_out = without_secrets(tuple(fields.values()), nested)
         problems += [FieldProblem(each, f"{each} is a secret, which a profile may not hold.") for each in left_out]
-        return Profile(name, safe, tuple(problems))
+        return Profile(name, safe, places, tuple(problems))
 
     def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
         fields = self._fields()
+        here = {place: said for place, _, said in (each.partition("=") for each in settings) if place in PLACES}
+        here = {place: said for place, said in here.items() if place not in fields}
+        settings = [each for each in settings if each.partition("=")[0] not in here]
         given = parse_sets(tuple(fields.values()), settings, "any recipe")
         wrong = self._catalogue().checker.problems(given)
         if wrong:
@@ -153,7 +180,7 @@ class Profiles:
         if secret:
             raise BadInput(f"{secret[0]} is a secret, which a profile may not hold.", "Keep it in a Secret.")
         path = self._path(name)
-        values = overlay(_loaded(path) if path.exists() else {}, given)
+        values = overlay(_loaded(path) if path.exists() else {}, {**given, **here})
         for each in unset:
             _drop(values, each, name)
         self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
@@ -188,6 +215,12 @@ def _loaded(path: Path) -> dict[str, Value]:
     if not isinstance(found, dict):
         raise BadInput(f"The profile {path} is no map of names and values.", "Begin with, for example, queue: a4")
     return found
+
+
+def _parted(values: dict[str, Value], fields: Mapping[str, Field]) -> tuple[dict[str, str], dict[str, Value]]:
+    """The places in what a profile says, and the values of the chart."""
+    places = {name: str(values[name]) for name in PLACES if name in values and name not in fields}
+    return places, {name: value for name, value in values.items() if name not in places}
 
 
 def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:

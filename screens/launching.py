@@ -119,7 +119,8 @@ async def paste_it(screen: Launching, text: str) -> None:
     here = screen.draft
     if here is None or not text.strip():
         return
-    read = await screen.app.session.drafting.paste(here.recipe.id, text)
+    session = screen.app.session
+    read = await session.drafting.paste(here.recipe.id, text, variables=await session.profiles.variables())
     if not read.sound:
         head = "Nothing was taken"
         await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=0)))

@@ -53,11 +53,12 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
     profile = await kept.read(name)
     default = await kept.default() == name
     if as_json:
-        say_json({"name": name, "default": default, "values": profile.values, "problems": profile.problems})
+        told = {"values": profile.values, "places": profile.places, "problems": profile.problems}
+        say_json({"name": name, "default": default, **told})
     else:
         for each in profile.problems:
             warn(f"{name}: {each.message}")
-        say(yaml.safe_dump(dict(profile.values), sort_keys=False, allow_unicode=True).strip() or "# empty")
+        say(yaml.safe_dump({**profile.places, **profile.values}, sort_keys=False, allow_unicode=True).strip() or "# empty")
     return refusal(profile.problems)
 
 

@@ -63,7 +63,7 @@ async def test_wrong_keys_are_named(profiles: Profiles) -> None:
         ("gpus=12", "GPUs must be 1, 2, 4 or a multiple of 8"),
         ("ssh.publicKey=abc", "must be one line of an OpenSSH public key"),
         ("storage.gcs.gs://data=/gcs", "without gs://"),
-        ("region=us-central1", "region is not a value of any recipe"),
+        ("zone=us-central1-b", "zone is not a value of any recipe"),
     ],
 )
 async def test_what_no_launch_would_take_is_refused_at_once(profiles: Profiles, setting: str, said: str) -> None:
@@ -129,3 +129,20 @@ def test_the_usual_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert usual_folder() == tmp_path / ".config" / "a4" / "profiles"
+
+
+async def test_project_region_and_registry_fill_in_what_a_pasted_command_leaves_open(profiles: Profiles) -> None:
+    assert await profiles.variables() == {}
+    made = await profiles.change("prod", ["project=lab-1", "region=us-central1", "registry=r/x", "queue=a4"])
+    assert (made.places, made.values) == (
+        {"project": "lab-1", "region": "us-central1", "registry": "r/x"}, {"queue": "a4"},
+    )  # fmt: skip
+    assert not made.problems
+    assert await profiles.values("prod", "nccl-all-reduce") == {"queue": "a4"}
+    await profiles.make_default("prod")
+    assert await profiles.variables() == {
+        "PROJECT_ID": "lab-1", "PROJECT": "lab-1", "GOOGLE_CLOUD_PROJECT": "lab-1",
+        "REGION": "us-central1", "CLUSTER_REGION": "us-central1", "ARTIFACT_REGISTRY": "r/x", "KUEUE_NAME": "a4",
+    }  # fmt: skip
+    await profiles.change("prod", unset=["project"])
+    assert "PROJECT_ID" not in await profiles.variables("prod")
