@@ -97,5 +97,8 @@ class FakeProfiles:
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
         return self.kept[name]
 
+    async def variables(self, name: str = "") -> dict[str, str]:
+        return {}
+
     async def default(self) -> str:
         return self.chosen
