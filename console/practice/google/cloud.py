@@ -94,6 +94,8 @@ class PracticeGoogle:
         self.opening = clock.now()
         self.page = 50
         """The most that one page of a list holds."""
+        self.crowd = 0
+        """Clusters that the shared project has beside its own, for lists that are long."""
         self.faults: list[Fault] = []
         self.failing: dict[str, str] = {}
         """Kind of an operation ("SET_NODE_POOL_SIZE", "CREATE_BUILD" ...) -> the error it ends with, half-way."""

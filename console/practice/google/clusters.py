@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.cloud import container_v1 as api
 
-from console.practice.google.cloud import missing
+from console.practice.google.cloud import REGION, SHARED, missing
 from console.practice.google.pool_work import PoolWork
 from console.practice.google.serving import Method, RefusalError
 
@@ -35,6 +35,8 @@ class _Manager:
             for (owner, where, _), each in self.work.clusters.items()
             if owner == project and location in ("-", where)
         ]
+        if project == SHARED:
+            found += [api.Cluster(name=f"crowd-{n:05}", location=REGION) for n in range(self.world.crowd)]
         return api.ListClustersResponse(clusters=found)
 
     async def get_cluster(self, request: api.GetClusterRequest) -> api.Cluster:

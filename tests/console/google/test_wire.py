@@ -13,7 +13,17 @@ from console.errors import ApiDisabled, Conflict, NotAllowed, NotFound, Refused,
 from console.gke import Gke, read_cluster
 from console.google import services
 from console.google.projects import projects
-from console.practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, Fault, PracticeProject
+from console.practice.google.cloud import (
+    CLUSTER,
+    CONTAINER,
+    DISABLED,
+    LOCKED,
+    PROJECT,
+    REGION,
+    SHARED,
+    Fault,
+    PracticeProject,
+)
 from console.practice.objects.resources import NODES
 from tests.practice_google import practice_google
 
@@ -43,6 +53,26 @@ async def test_projects_come_page_by_page() -> None:
     assert found[-1] == "more-9"
     assert len(found) == len(set(found)) == 14
     assert len(asked) == 5
+
+
+async def test_thousands_of_clusters_hold_nothing_up() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.001)
+            turns += 1
+
+    async with practice_google() as (world, reach):
+        world.crowd = 3000
+        gke = Gke(reach)
+        await gke.clusters_of(PROJECT)
+        working = asyncio.create_task(others())
+        found = await gke.clusters_of(SHARED)
+        working.cancel()
+    assert len(found.clusters) == 3002
+    assert turns > 20
 
 
 async def test_a_cluster_with_its_pools() -> None:
