@@ -68,6 +68,8 @@ class FakeStream:
         session._did("follow_log", wanted.namespace, wanted.pod, wanted.container, wanted.tail)
         key, at, woken = (wanted.namespace, wanted.pod), 0, asyncio.Event()
         session._woken.add(woken)
+        if wanted.tail is not None and not self.memory.last:
+            at = max(0, len(session.logs.get(key, [])) - wanted.tail)
         self.memory.rewind()
         self.state = StreamState.LIVE
         try:

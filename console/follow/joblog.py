@@ -3,6 +3,8 @@
 Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
 reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
 loses a line. Memory is bounded by the parts.
+
+A few lines longer than others: to follow, to write and to wake readers are one life, and share all of its state.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.follow.reading import read_lines
-from console.follow.stream import Followed, coverage, disk_words, worth, write_all
+from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
 from console.models.failure import endings
 from console.models.link import LinkState
 from console.models.log import StreamState
@@ -23,7 +25,7 @@ from console.spool.part import Part
 from console.spool.shelf import JobNote, Shelf, kept_job
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Collection
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
     from pathlib import Path
 
     from console.cluster.given import Stamped
@@ -176,9 +178,13 @@ class JobLog:
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
             part = await self._part(kept, rank.number, pod, container.name)
+            if part is kept and self._tail is None and not self.ready.is_set():
+                await self._kept_on_disk(fill(part, self._streams, pod, container.name))
             given = (kept or part).tail(REMEMBER)
             stream = self._stream(given, pod, container, Blotter())
-            followed = self._followed[name] = Followed(part, stream, not container.init)
+            followed = self._followed[name] = Followed(
+                part, stream, not container.init, tail=0 if given else self._tail or 0
+            )
         elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
             given = followed.part.tail(REMEMBER)
             followed.stream = self._stream(given, pod, container, followed.blotter)
@@ -225,11 +231,19 @@ class JobLog:
                 async for batch in batches:
                     followed.part.append(batch)
                     self._wake()
+                    if followed.tail and followed.begins_late(batch):
+                        await self._kept_on_disk(followed.leave_out())
         except ConsoleError as error:
             followed.error = error
             followed.stream.state = StreamState.REFUSED
             followed.again = asyncio.get_running_loop().time() + REFUSED_AGAIN
         self._wake()
+
+    async def _kept_on_disk(self, doing: Awaitable[None]) -> None:
+        try:
+            await doing
+        except OSError as error:
+            self.disk = disk_words(error)
 
     # the disk
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from time import time
 from typing import TYPE_CHECKING, Protocol
 
+from console.errors import ConsoleError
 from console.models.log import Coverage, Gap, StreamState
 from console.parsers.secrets import Blotter
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from console.cluster.given import Memory, Stamped
     from console.cluster.logs import Wanted
-    from console.errors import ConsoleError
-    from console.models.pod import Container
+    from console.models.pod import Container, Pod
     from console.models.ranks import Rank
     from console.spool.part import Part
+
+
+AT_ONCE = 600.0
+"""Seconds by which the clocks of machines may differ."""
 
 
 class Stream(Protocol):
@@ -54,6 +60,38 @@ class Followed:
     blotter: Blotter = field(default_factory=Blotter)
     again: float = 0.0
     """When a refused log may be asked for again, by the loop's clock."""
+    tail: int = 0
+    """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
+    opened: float = field(default_factory=time)
+
+    def begins_late(self, batch: Sequence[Stamped]) -> bool:
+        """Whether as many lines as were asked for were there already: then there may be older ones."""
+        if batch[-1][0] > self.opened + AT_ONCE and len(self.part) < self.tail:
+            self.tail = 0  # these are new, and all that were there have come
+        return 0 < self.tail <= len(self.part)
+
+    async def leave_out(self) -> None:
+        """Keep it on the disk that there may be older lines; OSError."""
+        last, self.tail = self.tail, 0
+        await asyncio.to_thread(self.part.leave_out, last)
+
+
+async def fill(part: Part, streams: OpenStream, pod: Pod, container: str) -> None:
+    """Fetch the lines that an earlier reader left out, if the container still has them; OSError of the disk."""
+    from console.cluster.given import Memory
+    from console.cluster.logs import Wanted
+
+    if not part.opened_with or not part.times:
+        return
+    first, before = part.times[0], list[bytes]()
+    wanted = Wanted(pod.namespace, pod.name, container, follow=False)
+    with suppress(ConsoleError):  # coverage goes on saying that they are missing
+        async with aclosing(streams(wanted, Memory(), Blotter().lines, -1).batches()) as batches:
+            async for batch in batches:
+                before += [raw for moment, raw in batch if moment < first]
+                if batch[-1][0] >= first:
+                    break
+        await asyncio.to_thread(part.fill, before)
 
 
 def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], disk: str, *, gone: bool) -> Coverage:
@@ -67,6 +105,8 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
         gaps += [Gap(each.part.rank, since, until) for since, until in each.stream.gaps]
         errors += [str(each.error)] if each.error else []
     number = Counter(states.values())
+    parts = list(parts)
+    opened = [part for part in parts if part.opened_with]
     if gone and not states:
         number[StreamState.ENDED] = ranks
     return Coverage(
@@ -78,6 +118,8 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
         number[StreamState.CUT],
         number[StreamState.REFUSED],
         tuple(gaps),
+        len({part.rank for part in opened}),
+        max((part.opened_with for part in opened), default=0),
         sum(part.lost for part in parts),
         errors[0] if errors else "",
         disk,

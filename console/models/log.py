@@ -77,6 +77,10 @@ class Coverage:
     cut: int = 0
     refused: int = 0
     gaps: tuple[Gap, ...] = ()
+    opened: int = 0
+    """Ranks whose older lines were left out, because only the last ones were asked for."""
+    opened_with: int = 0
+    """How many last lines that were."""
     lost: int = 0
     """Lines known to be lost: those that could be held neither on disk nor in memory."""
     why: str = ""
@@ -103,6 +107,8 @@ class Coverage:
             if number:
                 said.append(f"{number} {word}")
         said.append(f"{self.lost:,} lines lost")
+        if self.opened:
+            said.append(f"older lines of {self.opened} not kept: opened with the last {self.opened_with:,}")
         if self.gaps:
             said.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
         return ", ".join(said) + (f". {self.disk}" if self.disk else "")

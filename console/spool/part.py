@@ -46,6 +46,8 @@ class Part:
         """The pod's."""
         self.file = file
         self.times: array[float] = array("d")
+        self.opened_with = 0
+        """How many of the last lines it was opened with, the older ones left out; 0: from the first line on."""
         self.lost = 0
         """Lines that were neither written nor could be held."""
         self._starts: array[int] = array("Q")
@@ -63,6 +65,32 @@ class Part:
     def name(self) -> tuple[int, int, str, str]:
         """Attempt, rank, container, and the pod's uid."""
         return self.attempt, self.rank, self.container, self.uid
+
+    # where it begins
+
+    @property
+    def _note(self) -> Path | None:
+        """The file that says that older lines were left out."""
+        return self.file.with_suffix(".opened") if self.file is not None else None
+
+    def leave_out(self, last: int) -> None:
+        """Note that it begins with so many last lines; OSError if the disk will not take the note."""
+        self.opened_with = last
+        if self._note is not None and not self._note.exists():
+            append_to(self._note, b"%d\n" % last)
+
+    def fill(self, before: Sequence[bytes]) -> None:
+        """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
+        assert self.file is not None
+        part_file = self.file.with_suffix(".filling")
+        part_file.unlink(missing_ok=True)
+        append_to(part_file, b"".join([line + b"\n" for line in before]) + self.file.read_bytes()[: self._size])
+        part_file.replace(self.file)
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
+        again = Part.read(self.file, self.rank)
+        self.times, self._starts, self._size = again.times, again._starts, again._size
+        self._written, self.opened_with = again._written, 0
 
     # lines come
 
@@ -145,6 +173,8 @@ class Part:
             part._starts.append(at)
             at += len(raw) + 1
         part._size, part._written = end, len(raws)
+        if part._note is not None and part._note.exists():
+            part.opened_with = int(part._note.read_bytes().strip() or b"1")
         return part
 
     def mend(self) -> None:
