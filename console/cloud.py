@@ -182,12 +182,12 @@ class Cloud:
                 async for project in found:
                     yield project.id
         except NotAllowed as error:
-            usual = await self._usual_project()
+            usual = await self.usual_project()
             if not usual:
                 raise BadInput(error.message, "Name the projects: --project ID.") from error
             yield usual
 
-    async def _usual_project(self) -> str:
+    async def usual_project(self) -> str:
         """The project of the connected cluster, else the login's own, else that of the environment."""
         try:
             return (await self.place()).project

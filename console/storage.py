@@ -50,8 +50,11 @@ class StoredThings:
             await each.close()
 
     async def project(self, project: str = "") -> str:
-        """The connected cluster's project, unless another is named."""
-        return project or (await self._session.cloud.place()).project
+        """The connected cluster's project, else the login's own, unless another is named; BadInput if there is none."""
+        found = project or await self._session.cloud.usual_project()
+        if not found:
+            raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
+        return found
 
     async def region(self) -> str:
         """Where the connected cluster lies; empty if that is not known."""
@@ -62,10 +65,7 @@ class StoredThings:
 
     async def _of(self, project: str = "") -> Buckets:
         if not project:
-            try:
-                project = await self.project()
-            except NotFound:
-                project = (await self._session.cloud.reach()).project
+            project = await self._session.cloud.usual_project()
         if project not in self._buckets:
             module = await _loaded("console.google.storage")
             self._buckets[project] = module.Buckets(await self._session.cloud.reach(), project)

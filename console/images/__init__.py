@@ -1,4 +1,7 @@
-"""Images: build contexts, builds, their logs, and what the registries hold."""
+"""Images: build contexts, builds, their logs, and what the registries hold.
+
+Over 300 lines, because whatever looks at a build also completes what is remembered of it for the launch form.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotFound, Refused, Unreachable
+from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
 from console.history import usual_place
 from console.images import contexts, remembered
 from console.models.build import REGISTRY, BuildPlan, Registry
@@ -50,7 +53,13 @@ class Images:
         """Project and region of builds: the connected cluster's, unless others are named."""
         if project and location:
             return project, location
-        place = await self._session.cloud.place()
+        try:
+            place = await self._session.cloud.place()
+        except NotFound as error:
+            project = project or await self._session.cloud.usual_project()
+            if not (project and location):
+                raise BadInput(error.message, "Without one, say where: --project ID --region us-central1.") from error
+            return project, location
         return project or place.project, location or place.region
 
     async def _builds(self, project: str = "", location: str = "") -> Builds:
@@ -90,7 +99,13 @@ class Images:
         plan = BuildPlan(context, project, location)
         if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
             return plan
-        found = [each for each in await self.repositories(project, location) if each.format == "DOCKER"]
+        found = []
+        try:
+            found = [each for each in await self.repositories(project, location) if each.format == "DOCKER"]
+        except ApiDisabled:
+            raise
+        except NotAllowed:
+            pass  # whoever may push to a repository need not be allowed to list them: its name is asked for
         return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
 
     def problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
