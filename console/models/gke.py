@@ -168,7 +168,7 @@ class Clusters:
         """Both."""
         return Clusters(
             tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
-            (*self.unread, *other.unread),
+            tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
             (*self.missing_zones, *other.missing_zones),
         )
 
