@@ -27,7 +27,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
         said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
     screen.app.open_launch(
-        LaunchWish(run.recipe, run.values, run.name, against.values, spoken(against, now), wording.one_line(said))
+        LaunchWish(run.recipe, run.values, run.name, against.values, spoken(against, now), said=wording.one_line(said))
     )
 
 
@@ -45,7 +45,7 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
             screen.app.switch_mode("launch")
             return
         name = f"the job {jobset.name}"
-        wish = LaunchWish(plan.recipe, plan.values, plan.name, plan.values, name, f"Values of {jobset.name}.")
+        wish = LaunchWish(plan.recipe, plan.values, plan.name, plan.values, name, said=f"Values of {jobset.name}.")
         screen.app.open_launch(wish)
 
 

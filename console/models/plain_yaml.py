@@ -24,7 +24,7 @@ def load_plain(text: str) -> Any:
     depth = 0
     try:
         for event in yaml.parse(text, Loader=loader):
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 0
             if isinstance(event, yaml.AliasEvent):
                 raise NotPlainError("references (&name, *name) may not be used", line)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -53,12 +53,13 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
     profile = await kept.read(name)
     default = await kept.default() == name
     if as_json:
-        told = {"values": profile.values, "places": profile.places, "problems": profile.problems}
-        say_json({"name": name, "default": default, **told})
+        more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
+        say_json({"name": name, "default": default, **more})
     else:
         for each in profile.problems:
             warn(f"{name}: {each.message}")
-        say(yaml.safe_dump({**profile.places, **profile.values}, sort_keys=False, allow_unicode=True).strip() or "# empty")
+        told = {**profile.places, **profile.values}
+        say(yaml.safe_dump(told, sort_keys=False, allow_unicode=True).strip() if told else "# empty")
     return refusal(profile.problems)
 
 

@@ -41,7 +41,7 @@ class Row(NamedTuple):
     kind: RowKind
     path: str
     """A field's path, or a section's title."""
-    index: int = 0
+    number: int = 0
     """Which entry, or which line of a text."""
     folded: bool = False
     """Of a section: its fields are out of sight."""
@@ -51,7 +51,7 @@ class Row(NamedTuple):
         """Whether the cursor can stand here."""
         if self.kind is RowKind.SECTION:
             return self.folded
-        return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.index)
+        return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,17 @@ class FormValues:
 
     def text_at(self, row: Row) -> str:
         """What is typed in that line."""
-        return self.entries(row.path)[row.index] if row.kind is RowKind.ENTRY else self.texts[row.path]
+        return self.entries(row.path)[row.number] if row.kind is RowKind.ENTRY else self.texts[row.path]
 
     def put(self, row: Row, text: str) -> bool:
         """Types that text there; whether anything is different. Letters after one another are one step."""
         if row.kind is RowKind.ENTRY:
             entries = self.entries(row.path)
-            entries[row.index] = text
+            entries[row.number] = text
             text = "\n".join(entries)
         if text == self.texts[row.path]:
             return False
-        place = row.path, row.index
+        place = row.path, row.number
         if not self._back or self._back[-1].place != place:
             self._remember(place)
         self._forth.clear()
@@ -126,13 +126,13 @@ class FormValues:
 
     def add_entry(self, row: Row, text: str = "") -> Row:
         """An entry below this one."""
-        self._insert(row.path, row.index + 1, [text])
-        return Row(RowKind.ENTRY, row.path, row.index + 1)
+        self._insert(row.path, row.number + 1, [text])
+        return Row(RowKind.ENTRY, row.path, row.number + 1)
 
     def add_entries(self, row: Row, texts: Sequence[str]) -> Row:
         """Entries in this one's place if it is empty, else below it."""
         empty = not self.text_at(row).strip()
-        at = row.index if empty else row.index + 1
+        at = row.number if empty else row.number + 1
         self._insert(row.path, at, texts, instead=empty)
         return Row(RowKind.ENTRY, row.path, at + len(texts) - 1)
 
@@ -147,10 +147,10 @@ class FormValues:
         """Without that entry; where the cursor goes."""
         self._remember((row.path, -1))
         entries = self.entries(row.path)
-        del entries[row.index]
+        del entries[row.number]
         self.texts[row.path] = "\n".join(entries)
         self.lay_out(row.path)
-        return Row(RowKind.ENTRY, row.path, max(0, min(row.index, len(entries) - 1)))
+        return Row(RowKind.ENTRY, row.path, max(0, min(row.number, len(entries) - 1)))
 
     # steps back
 

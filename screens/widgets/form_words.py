@@ -55,7 +55,7 @@ def room_for(model: FormModel, row: Row, offers: Mapping[str, Offer], columns: C
     """How wide the value of a line is: a sentence about what is wrong with it gets all that the value leaves."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
-    if row.index:
+    if row.number:
         return whole
     if field.path in model.problems:
         text = shown_text(field, model.text_at(row)) if field.kind not in PICKED else "x" * 14
@@ -102,10 +102,10 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, Offer], width: int
     if row.kind is RowKind.SECTION:
         return section_runs(model, row, width)
     if row.kind is RowKind.MORE:
-        return [Run(" " * 3), Run(f"+ {wording.count(row.index, 'more field')}", "dim"), Run("  ⏎", "faint")]
+        return [Run(" " * 3), Run(f"+ {wording.count(row.number, 'more field')}", "dim"), Run("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
     value = _value_runs(model, row, field, room_for(model, row, offers, columns))
-    if row.index:
+    if row.number:
         return [Run(" " * columns.value), *_cut(value, width - columns.value)]
     room = room_for(model, row, offers, columns)
     runs = [*_title_runs(model, row, columns, here=here), *_padded(value, room)]
@@ -154,11 +154,11 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Run
 
 def _text_runs(model: FormModel, row: Row) -> list[Run]:
     lines = model.texts[row.path].split("\n")
-    if row.index == TALLEST - 1 and len(lines) > TALLEST:
+    if row.number == TALLEST - 1 and len(lines) > TALLEST:
         return [Run(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
     if not model.texts[row.path]:
         return [Run(placeholder(model.by_path[row.path]), "faint")]
-    return [Run(lines[row.index], "strong" if model.is_changed(row.path) else "dim")]
+    return [Run(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
 
 
 def _differs(model: FormValues, row: Row, text: str) -> bool:

@@ -183,7 +183,7 @@ class LaunchPane(Vertical):
             first = remarks[0]
             where = f"line {first.line}: " if first.line else ""
             more = f" ({len(remarks) - 1} more)" if len(remarks) > 1 else ""
-            said = (Run("✗ ", "bad"), Run(f"{where}{sentence(first.message)}{more}", "bad"))
+            said: tuple[Run, ...] = (Run("✗ ", "bad"), Run(f"{where}{sentence(first.message)}{more}", "bad"))
         else:
             said = (Run("What differs from the defaults; typing here changes the form.", "dim"),)
         self.yaml_said.runs = said

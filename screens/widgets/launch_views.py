@@ -154,7 +154,7 @@ class LaunchViews:
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
-            said = (Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim"))
+            said: tuple[Run, ...] = (Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim"))
         else:
             said = (Run(f"The same as {than}.", "dim"),)
         self._pane.diff_said.runs = said

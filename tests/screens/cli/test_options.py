@@ -31,7 +31,9 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
     assert (options.recipe, options.set, options.dry_run) == ("nccl-all-reduce", ("gpus=16", "queue=a4"), True)
 
 
-@pytest.mark.parametrize("argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "--at-once", "0", "--", "ls"]])
+@pytest.mark.parametrize(
+    "argv", [["nonsense"], ["--demo-speed", "0"], ["logs"], ["exec", "job", "--at-once", "0", "--", "ls"]]
+)
 def test_what_is_not_understood_is_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         parse(argv)
