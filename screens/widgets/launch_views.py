@@ -154,10 +154,10 @@ class LaunchViews:
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
-            said: tuple[Run, ...] = (Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim"))
+            counted = Run(f"+{added} ", "ok"), Run(f"−{removed} ", "bad"), Run(f"lines, beside {than}", "dim")
+            self._pane.diff_said.runs = counted
         else:
-            said = (Run(f"The same as {than}.", "dim"),)
-        self._pane.diff_said.runs = said
+            self._pane.diff_said.runs = (Run(f"The same as {than}.", "dim"),)
         self._pane.diff.show_diffs(diffs)
 
     def turn_against(self) -> None:
