@@ -1,5 +1,7 @@
 """The memory of runs: one SQLite file that any number of consoles may use at once, or none at all for practice.
 
+Over 300 lines, because what can be wrong with a file is dealt with where it is opened.
+
 Every call works in a thread. Nothing of this ever stops a launch: what is wrong with the file is a sentence in `note`,
 and this console then remembers until it ends.
 """

@@ -1,4 +1,7 @@
-"""What was launched, remembered, and completed as soon as anybody sees what became of it."""
+"""What was launched, remembered, and completed as soon as anybody sees what became of it.
+
+Over 300 lines, because a run is begun, measured and ended by one keeper, from whichever side its end is seen first.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import aiohttp
 import yarl
 
 from console.cluster.failures import told
-from console.cluster.tap import tapped
 from console.errors import ConsoleError, NotLoggedIn, Refused
 from console.parsers.status import refusal
 
@@ -34,8 +33,6 @@ TRIES = 4
 KEEP_ALIVE = 30.0
 """Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
-_ASKED_AGAIN = (HTTPStatus.UNAUTHORIZED, _TOO_MANY)
-"""Statuses after which the same is asked again, with other credentials or later."""
 _JSON = "application/json"
 _HANDSHAKE = 0.1
 """Seconds a cut-off TLS handshake is given to end when everything is closed."""
@@ -155,16 +152,7 @@ class Client:
     async def pieces(
         self, path: str, *, doing: str, params: Params, silence: float
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """The bytes of an answer that goes on, by the shortest way there is; raises as `stream` does."""
-        with told(self.login.server, doing):
-            target = self.url(path).extend_query(params).raw_path_qs
-            async with tapped(self.login, target, silence) as tap:
-                if tap is not None and tap.status not in _ASKED_AGAIN:
-                    async with aclosing(tap.pieces()) as pieces:
-                        if tap.status >= HTTPStatus.BAD_REQUEST:
-                            raise refusal(tap.status, b"".join([piece async for piece in pieces]), doing=doing)
-                        yield pieces
-                    return
+        """The bytes of an answer that goes on, as they come; raises as `stream` does."""
         async with (
             self.stream(path, doing=doing, params=params, silence=silence) as answer,
             aclosing(_pieces(answer)) as pieces,

@@ -4,7 +4,7 @@ Lines go from each connection straight into a `Part`, in memory for those who re
 reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
 loses a line. Memory is bounded by the parts.
 
-A few lines longer than others: to follow, to write and to wake readers are one life, and share all of its state.
+Over 300 lines, because to follow, to write and to wake readers are one life, and share all of its state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The command line of `a4`: which words there are, and what they mean."""
+"""The command line of `a4`: which words there are, and what they mean.
+
+Over 300 lines, because every option of every command is a field of one structure.
+"""
 
 from __future__ import annotations
 

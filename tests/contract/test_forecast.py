@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.models.forecast import Verdict, forecast
-from console.models.launch import LaunchPlan
+from console.models.launch import LaunchPlan, Value
 
 if TYPE_CHECKING:
     from console.session import Session
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:
-    values = {"queue": "team", "gpus": gpus, "topology": {"request": "none", **topology}}
+    values: dict[str, Value] = {"queue": "team", "gpus": gpus, "topology": {"request": "none", **topology}}
     return LaunchPlan("ddp-smoke", name, space.name, values)
 
 

@@ -9,8 +9,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120
 
-from torch.distributed.distributed_c10d import Group, all_reduce
-from torch.utils.data.dataloader import DataLoader
+from torch.distributed.distributed_c10d import Group, all_reduce  # type: ignore[import-not-found]
+from torch.utils.data.dataloader import DataLoader  # type: ignore[import-not-found]
 
 
 def train_step(group: Group, batches: DataLoader) -> None:
