@@ -68,6 +68,8 @@ class SshServer:
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.folder}/host\n"
             f"AuthorizedKeysFile {self.folder}/authorized_keys {self.home}/.ssh/authorized_keys\n"
             "StrictModes no\nPidFile none\nUsePAM no\n"
+            # One server stands for that of every pod, and kwok keeps a connection open that its client has left.
+            "MaxStartups 1000\nLoginGraceTime 30\n"
             "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n"
             "Subsystem sftp internal-sftp\n"
         )
