@@ -122,6 +122,9 @@ class JobsScreen(LiveScreen):
         ordered = sorted(
             self.narrowed(fleet.jobsets).values(), key=lambda jobset: (jobset.finished, -jobset.created, jobset.key)
         )
+        if not self.app.connected:
+            self.table.show_rows({}, fleet.links.get("jobsets"))
+            return
         glances = self.session.measures.glancing
         rows: dict[RowKey, JobLine] = {
             jobset.key: JobLine(jobset, fleet, glances.of(jobset.uid), alarms_of(self.app, jobset.key))
@@ -141,7 +144,7 @@ class JobsScreen(LiveScreen):
     async def _glance(self) -> None:
         """The latest figures of the jobs in the list; a look costs nothing while another screen is in front."""
         while True:
-            if self.app.screen is self:
+            if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
                 if await self.session.measures.glancing.look(keys):
                     self.show_fleet(self.app.fleet)

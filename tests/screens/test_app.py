@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from console.models.link import Link, LinkState
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
+from screens.fleet import FleetScreen
 from screens.help import HelpScreen, key_groups
 from screens.modals.pick import ChoiceTable, Pick
 from screens.pods import PodsScreen
@@ -239,3 +241,19 @@ async def test_before_the_session_is_open_actions_say_so() -> None:
 
 async def _asks_namespace(pilot: Pilot[Any]) -> None:
     await pilot.press("N")
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4", "5", "6", "7", "P", "ctrl+g", "I", "B", "A", "colon", "C", "N"])
+async def test_every_screen_can_be_opened_before_the_cluster_answers(key: str) -> None:
+    never = asyncio.Event()
+
+    async def connect() -> Any:
+        await never.wait()
+
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await pilot.press("3", key)
+        if isinstance(app.screen, LiveScreen):
+            app.screen.tick()
+        await pilot.press("enter", "x", "escape", "1")
+        await until(pilot, lambda: isinstance(app.screen, FleetScreen))
