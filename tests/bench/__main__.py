@@ -129,6 +129,7 @@ def every_screen(kubeconfig: Path) -> bool:
         paints: tuple[Paint, ...] = consoles.key_to_paint(kubeconfig, key)
         kept.append(bound(f"{name}: key settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
     for what, paints in form_keys.form_keys(consoles.a4(kubeconfig)).items():
+        kept.append(bound(f"Form, {what}: painted p95 (ms)", 1000 * p95([paint.first for paint in paints]), 50))
         kept.append(bound(f"Form, {what}: settled p95 (ms)", 1000 * p95([paint.settled for paint in paints]), 50))
     return all(kept)
 
