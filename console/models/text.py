@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ class Text(Protocol):
         """The first match in that line or after it; `found` if there is none."""
 
 
-class ListText:
+class ListText(ABC):
     """A text whose lines are in a list that grows at its end: what `row` gives."""
 
     def __init__(self) -> None:
@@ -110,13 +111,13 @@ class ListText:
         self._matches: array[int] = array("Q")
         self._seen = 0
 
+    @abstractmethod
     def total(self) -> int:
         """All lines there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def row(self, number: int) -> Row:
         """One of them."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self._kept) if self._keep else self.total()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from console.practice.controllers.recorder import Recorder
@@ -24,7 +25,7 @@ _TURN_LIMIT = 60
 log = logging.getLogger(__name__)
 
 
-class Controller:
+class Controller(ABC):
     """One loop: which changes concern it, and what it does about one key. Subclasses say both."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -33,13 +34,13 @@ class Controller:
         self.clock = plane.clock
         self.record = plane.recorder.record
 
+    @abstractmethod
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Return, for each kind of object it follows, the keys that a change of one concerns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reconcile(self, key: Key) -> None:
         """Bring the world closer to what the object with this key wishes."""
-        raise NotImplementedError
 
     def look_again(self, key: Key, seconds: float = 0.0) -> None:
         """Put a key into the own queue, now or later."""
