@@ -18,7 +18,6 @@ from screens.widgets.ink import DARK, LIGHT
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from console.models.launch import LaunchPlan
     from console.practice.child import PracticeProcess
     from console.session import Session
     from console.settings import Settings
@@ -51,7 +50,7 @@ class ConsoleApp(LiveApp):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         mode: page(f"screens.{mode}:{name}Screen") for mode, _, name in TABS
     }
-    PAGES: ClassVar[dict[str, Callable[..., Screen[Any]]]] = PAGES
+    PAGES = PAGES
     DEFAULT_MODE = "fleet"
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -86,14 +85,6 @@ class ConsoleApp(LiveApp):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""
         return DARK.variables
-
-    def open_page(self, page: str, *about: str) -> None:
-        """Open a page by name about an object."""
-        self.push_screen(self.PAGES[page](*about))
-
-    def open_preflight(self, plan: LaunchPlan) -> None:
-        """Open the checks of a launch."""
-        self.push_screen(self.PAGES["preflight"](plan))
 
     def action_theme(self) -> None:
         """Dark to light and back."""

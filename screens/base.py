@@ -7,9 +7,10 @@ Over 300 lines, because the two are halves of that one way.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
@@ -21,6 +22,7 @@ from console.models.link import LinkState
 from screens.alarming import ring
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
+from screens.widgets.abstract import Abstract
 from screens.widgets.key_bar import KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.screen import Screen
 
     from console.models.launch import LaunchPlan
     from console.models.link import Link
@@ -63,6 +66,8 @@ class LiveApp(OrderedApp):
 
     TABS: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     """Mode, key and name of each main screen."""
+    PAGES: ClassVar[Mapping[str, Callable[..., Screen[Any]]]] = {}
+    """What makes each page that is opened by name ("pod", "node", "job", …), from what it is about."""
 
     def __init__(self, settings: Settings, connect: Callable[[], Awaitable[Session]]) -> None:
         super().__init__()
@@ -122,8 +127,8 @@ class LiveApp(OrderedApp):
         self._job_inks = None
 
     def open_page(self, page: str, *about: str) -> None:
-        """Open a page by name ("pod", "node", "job", …) about an object; the app knows which screen that is."""
-        raise NotImplementedError(page)
+        """Open a page by name about an object."""
+        self.push_screen(self.PAGES[page](*about))
 
     def action_open_page(self, page: str) -> None:
         """A page about no object, by a key."""
@@ -138,7 +143,7 @@ class LiveApp(OrderedApp):
 
     def open_preflight(self, plan: LaunchPlan) -> None:
         """Open the checks of a launch."""
-        raise NotImplementedError(plan.name)
+        self.push_screen(self.PAGES["preflight"](plan))
 
     async def action_reconnect(self) -> None:
         """Close the session and open a new one; what is shown stays until the first new picture."""
@@ -161,7 +166,7 @@ class LiveApp(OrderedApp):
             self.screen.tick()
 
 
-class LiveScreen(FilteredScreen, inherit_bindings=False):
+class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     """A screen that shows the app's picture: title line, body, key line."""
 
     app = getters.app(LiveApp)
@@ -193,13 +198,12 @@ class LiveScreen(FilteredScreen, inherit_bindings=False):
         yield from self.body()
         yield KeyBar()
 
+    @abstractmethod
     def body(self) -> ComposeResult:
         """What is between the lines."""
-        raise NotImplementedError
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Draw that picture."""
-        raise NotImplementedError
+        """Draw that picture; a screen of which nothing comes from the cluster leaves this as it is."""
 
     def narrowed(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
         """Those of the namespace that was picked; all of them if none was."""

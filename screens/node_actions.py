@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -29,9 +30,9 @@ class NodeActions(LiveScreen):
     ]  # fmt: skip
 
     @property
+    @abstractmethod
     def node_names(self) -> list[str]:
         """Names of the nodes an action is about, at this moment."""
-        raise NotImplementedError
 
     def nodes(self) -> list[Node]:
         """The nodes an action is about."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -41,9 +42,9 @@ class PodActions(LiveScreen):
     ]  # fmt: skip
 
     @property
+    @abstractmethod
     def pod_keys(self) -> list[Key]:
         """Keys of the pods an action is about, at this moment."""
-        raise NotImplementedError
 
     @property
     def container(self) -> str:

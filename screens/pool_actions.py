@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -36,13 +37,13 @@ class PoolActions(NodeActions):
     ]  # fmt: skip
 
     @property
+    @abstractmethod
     def facts(self) -> PoolFacts | None:
         """The pool as Google has it; None while that is not known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look_again(self) -> None:
         """Something was asked for: see at once what comes of it."""
-        raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what Google would do."""

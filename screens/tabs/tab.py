@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
+
+from screens.widgets.abstract import Abstract
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -26,7 +29,7 @@ BUDGET = 2_000_000
 LEAST = 2_000
 
 
-class JobTab(Vertical):
+class JobTab(Vertical, metaclass=Abstract):
     """One tab. The page calls `show` with every picture, `opened` when the tab comes to the front, and sets `rank`."""
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
@@ -96,9 +99,9 @@ class JobTab(Vertical):
         return False
 
     @property
+    @abstractmethod
     def keys_to(self) -> Widget:
         """The part that gets the keys when the tab is opened."""
-        raise NotImplementedError
 
     # what a tab may use
 

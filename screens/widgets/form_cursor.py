@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 
+from screens.widgets.abstract import Abstract
 from screens.widgets.form_complete import completed, part_typed
 from screens.widgets.form_page import FormPage
 from screens.widgets.form_search import FormSearch
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from screens.widgets.form_model import FormModel
 
 
-class FormCursor(Vertical):
+class FormCursor(Vertical, metaclass=Abstract):
     """Moves through the lines of a model."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -30,17 +32,17 @@ class FormCursor(Vertical):
         yield self.finder
         yield self.page
 
+    @abstractmethod
     def take(self) -> bool:
         """What stands in the editor into the model, said to whoever shows the form; whether it was different."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tell(self) -> None:
         """Say where the cursor is now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changed(self, path: str = "") -> None:
         """The model holds other texts by something else than typing."""
-        raise NotImplementedError
 
     @property
     def model(self) -> FormModel:

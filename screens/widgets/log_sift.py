@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from screens.widgets.abstract import Abstract
 from screens.widgets.log_text import byte_pattern, pattern
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ AT_ONCE = 20_000
 """Lines of a text that is looked through on the spot."""
 
 
-class Sifting(Widget):
+class Sifting(Widget, metaclass=Abstract):
     """A widget over a text, with what of it is shown and what is searched for."""
 
     text: Text
@@ -80,17 +82,17 @@ class Sifting(Widget):
                 self.sift_on()
         self._tell()
 
+    @abstractmethod
     def sift_on(self) -> object:
         """Start `sift_all` in a worker."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remeasure(self) -> None:
         """The text has another number of lines."""
-        raise NotImplementedError
 
+    @abstractmethod
     def go_to(self, line: int) -> None:
         """Show that line."""
-        raise NotImplementedError
 
     async def sift_all(self) -> None:
         """Look at all lines, in a thread, telling how far it has come by what is found."""
