@@ -35,7 +35,7 @@ class Splice:
         self._count = count
         self._pipe: Pipe | None = None
         self._source: asyncio.ReadTransport | None = None
-        self._target: asyncio.WriteTransport | None = None
+        self._sink: asyncio.WriteTransport | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._finished = False
         self.why = ""
@@ -50,9 +50,9 @@ class Splice:
         self._source = transport
         transport.pause_reading()
 
-    def target(self, transport: asyncio.WriteTransport) -> None:
+    def sink(self, transport: asyncio.WriteTransport) -> None:
         """What the pod says is written here."""
-        self._target = transport
+        self._sink = transport
         transport.set_write_buffer_limits(high=HELD)
 
     def attach(self, pipe: Pipe) -> None:
@@ -69,7 +69,7 @@ class Splice:
 
     def close(self) -> None:
         """End both sides at once."""
-        for transport in (self._source, self._target):
+        for transport in (self._source, self._sink):
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()
             elif transport:
@@ -104,8 +104,8 @@ class Splice:
 
     def data(self, data: bytes) -> None:
         """Bytes of the pod."""
-        if self._target and not self._target.is_closing():
-            self._target.write(data)
+        if self._sink and not self._sink.is_closing():
+            self._sink.write(data)
             self._count(0, len(data))
         if self._lingering:
             self._linger()
@@ -118,7 +118,7 @@ class Splice:
     def end(self, why: str) -> None:
         """The pod's side has ended: what it said still leaves."""
         self.why, self.by_pod = why, True
-        for transport in (self._target, self._source):
+        for transport in (self._sink, self._source):
             if transport:
                 transport.close()
 
@@ -157,7 +157,7 @@ class Source(asyncio.Protocol):
         return True
 
 
-class Target(asyncio.BaseProtocol):
+class Sink(asyncio.BaseProtocol):
     """A file that is only written: standard output."""
 
     def __init__(self, splice: Splice) -> None:
@@ -166,7 +166,7 @@ class Target(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         assert isinstance(transport, asyncio.WriteTransport)
-        self._splice.target(transport)
+        self._splice.sink(transport)
 
     def pause_writing(self) -> None:
         """Whoever reads it is slow."""
@@ -181,13 +181,13 @@ class Target(asyncio.BaseProtocol):
         self._splice.lost()
 
 
-class Local(Source, Target):
+class Local(Source, Sink):
     """A connection that came in."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Both ways."""
         Source.connection_made(self, transport)
-        Target.connection_made(self, transport)
+        Sink.connection_made(self, transport)
 
 
 class Conversation:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from console.cluster.wire import outdated, refusal_of
 from console.errors import BadInput, ConsoleError, NotFound, Unreadable
-from console.models.tunnel import Target
+from console.models.tunnel import LivePod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class _Seat(NamedTuple):
     completion_index: int
 
 
-async def locate(wire: Wire, login: Login, address: Address) -> Target | Waiting:
+async def locate(wire: Wire, login: Login, address: Address) -> LivePod | Waiting:
     """The live pod, or why there is none yet.
 
     Raises BadInput for a rank that the job does not have, Ended when it is over or gone, Refused and its kin.
@@ -119,7 +119,7 @@ def _seat(jobset: Object, address: Address) -> _Seat:
     return within[address.number]
 
 
-def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object]) -> Target | Waiting:
+def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object]) -> LivePod | Waiting:
     """The pod of the newest attempt in that place, if one can be connected to."""
     uid = jobset["metadata"].get("uid", "")
     here = [pod for pod in pods if _place(pod) == seat[1:] and _label(pod, "jobset-uid", uid) in {uid, ""}]
@@ -141,7 +141,7 @@ def _choose(jobset: Object, seat: _Seat, address: Address, pods: Sequence[Object
     return Waiting("it has no pod yet")
 
 
-async def _named(wire: Wire, login: Login, address: Address) -> Target | Waiting:
+async def _named(wire: Wire, login: Login, address: Address) -> LivePod | Waiting:
     """A pod by name: once it is gone there is no other."""
     path = f"/api/v1/namespaces/{quote(address.namespace, safe='')}/pods/{quote(address.pod, safe='')}"
     (answer,) = await wire.get(path)
@@ -153,10 +153,10 @@ async def _named(wire: Wire, login: Login, address: Address) -> Target | Waiting
     return _target(pod, -1) if _runs(pod) else Waiting(f"it is {_why_not(pod)}")
 
 
-def _target(pod: Object, number: int) -> Target:
+def _target(pod: Object, number: int) -> LivePod:
     containers = pod.get("spec", {}).get("containers") or [{}]
     meta = pod["metadata"]
-    return Target(
+    return LivePod(
         meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", ""), containers[0].get("name", ""), number,
         pod.get("spec", {}).get("nodeName", ""),
     )  # fmt: skip

@@ -63,7 +63,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LivePod:
     """The pod that fills a rank now."""
 
     namespace: str

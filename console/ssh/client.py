@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
     from console.cluster.login import Login
+    from console.models.tunnel import LivePod
     from console.ssh.identities import Identity
     from console.ssh.pod_facts import Probe
-    from console.tunnel.reach import Target
     from console.watched import WatchedCluster
 
 # What fails is raised; paramiko's own account of it would go to the terminal that the console draws on.
@@ -164,20 +164,16 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
 
 @asynccontextmanager
 async def connection(
-    login: Login, where: Address | Target, expected: Collection[str]
+    login: Login, where: Address | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """A connection to the SSH server of a rank, its host key checked, nobody logged in yet."""
-    reach = Reach(login)
-    try:
-        async with reach.socket(where, pod_facts.PORT) as sock:
-            transport = await asyncio.to_thread(start, sock, expected)
-            try:
-                check_host_key(transport, expected)
-                yield transport
-            finally:
-                await asyncio.to_thread(transport.close)
-    finally:
-        await reach.close()
+    async with Reach(login).socket(where, pod_facts.PORT) as sock:
+        transport = await asyncio.to_thread(start, sock, expected)
+        try:
+            check_host_key(transport, expected)
+            yield transport
+        finally:
+            await asyncio.to_thread(transport.close)
 
 
 def _read(identity: Identity) -> paramiko.PKey | None:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     import paramiko
 
     from console.cluster.client import Client
-    from console.models.tunnel import Address
+    from console.models.tunnel import Address, LivePod
     from console.ssh.entries import Entry
     from console.ssh.pod_facts import PodFacts, Probe
-    from console.tunnel.reach import Reach, Target
+    from console.tunnel.reach import Reach
 
 BANNER = 10.0
 """Seconds an SSH server has to say its first line."""
@@ -68,14 +68,14 @@ class Patient:
         self.address = address
         self.entry = entry
         self.open = AsyncExitStack()
-        self._target: Target | None = None
+        self._target: LivePod | None = None
         self._facts: PodFacts | None = None
         self._probed: Probe | None = None
         self._first: asyncio.Task[bytes] | None = None
         self._transport: paramiko.Transport | None = None
 
     @property
-    def target(self) -> Target:
+    def target(self) -> LivePod:
         """The rank's pod, once that step has been taken."""
         assert self._target is not None
         return self._target

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from console.cluster.client import Client
     from console.cluster.login import Login
-    from console.models.tunnel import Target
+    from console.models.tunnel import LivePod
     from console.ssh.entries import Entry
     from console.ssh.pod_facts import PodFacts, Probe
 
 
-async def follow(login: Login, name: str, target: Target) -> None:
+async def follow(login: Login, name: str, target: LivePod) -> None:
     """Make sure that what ssh will check against is this pod's; raises HostKeyChanged and what requests raise.
 
     `name` is the entry's; one that is no longer there means that the person took it away, and ssh will say so.
@@ -56,7 +56,7 @@ def _known(path: Path) -> dict[str, str] | None:
 
 
 async def prepare(
-    client: Client, entry: Entry, target: Target, *, probed: Probe | None = None, facts: PodFacts | None = None
+    client: Client, entry: Entry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
 ) -> Entry:
     """Check the host key of that pod, put the key there if that was agreed on, and keep what was found."""
     import msgspec

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.models.job import JobSet
-    from console.models.tunnel import Target
+    from console.models.tunnel import LivePod
     from console.ssh.entries import Entry
     from console.ssh.identities import Identity
     from console.ssh.pod_facts import PodFacts, Probe
@@ -29,7 +29,7 @@ class Look:
     """A rank as it was found, and the key that fits."""
 
     def __init__(
-        self, watched: WatchedCluster, jobset: JobSet, rank: int, target: Target, facts: PodFacts, probed: Probe | None
+        self, watched: WatchedCluster, jobset: JobSet, rank: int, target: LivePod, facts: PodFacts, probed: Probe | None
     ) -> None:
 
         self._watched = watched

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from console.cluster.carry import Local, Splice
 from console.cluster.locate import Ended, Waiting
 from console.errors import BadInput, ConsoleError, Unreachable
-from console.models.tunnel import Address, Listener, Ports, Target, Tunnel
+from console.models.tunnel import Address, Listener, LivePod, Ports, Tunnel
 from console.tunnel import memory
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Forwarding:
             self._tunnel = replace(self._tunnel, state=state, words=words)
             self.tell(self.tunnel)
 
-    def _found(self, target: Target) -> None:
+    def _found(self, target: LivePod) -> None:
         """The pod is there, the one of before or another."""
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)

@@ -8,7 +8,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING
 
-from console.cluster.carry import Source, Splice, Target
+from console.cluster.carry import Sink, Source, Splice
 from console.cluster.login import Login
 from console.cluster.remembered import target
 from console.errors import Unreachable
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from console.models.tunnel import Address
-    from console.models.tunnel import Target as Pod
+    from console.models.tunnel import Address, LivePod
     from console.tunnel.reach import Reach
 
 _PIECE = 1 << 16
@@ -36,7 +35,7 @@ async def carry(
     *,
     limit: float,
     say: Callable[[str], None],
-    found: Callable[[Pod], Awaitable[None]] | None = None,
+    found: Callable[[LivePod], Awaitable[None]] | None = None,
 ) -> None:
     """Carry bytes until either side ends; raises as `Reach.open`, and Unreachable when the connection breaks.
 
@@ -63,9 +62,9 @@ def _waits(descriptor: int) -> bool:
 async def _write_to(splice: Splice, descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     if _waits(descriptor):
-        await loop.connect_write_pipe(lambda: Target(splice), os.fdopen(os.dup(descriptor), "wb", 0))
+        await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(descriptor), "wb", 0))
     else:
-        splice.target(_File(descriptor, splice))
+        splice.sink(_File(descriptor, splice))
 
 
 async def _read_from(splice: Splice, descriptor: int) -> None:

@@ -15,7 +15,7 @@ from console.cluster.forward import NotSpoken, dial, other_protocol
 from console.cluster.locate import Ended, Outdated, Waiting, locate
 from console.cluster.wire import connected
 from console.errors import NotFound, NotLoggedIn, Unreachable
-from console.models.tunnel import Address, Target
+from console.models.tunnel import LivePod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from console.cluster.forward import Pipe
     from console.cluster.login import Login
     from console.cluster.wire import Wire
-
-__all__ = ["LIMIT", "Address", "Ended", "Reach", "Target"]
+    from console.models.tunnel import Address
 
 LIMIT = 60.0
 """Seconds a connection waits for the pod that replaces another."""
@@ -47,7 +46,7 @@ class Reach:
 
     async def resolve(
         self, address: Address, *, limit: float | None = None, say: Callable[[str], None] = _quiet
-    ) -> Target:
+    ) -> LivePod:
         """The live pod of a rank, waiting up to `limit` seconds while there is none; `say` hears why, once each.
 
         Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
@@ -56,19 +55,19 @@ class Reach:
         deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
         while True:
             found = await self._once(lambda wire: locate(wire, self.login, address), doing)
-            if isinstance(found, Target):
+            if isinstance(found, LivePod):
                 return found
             said = self._wait(address, found, said, deadline, say)
             await asyncio.sleep(pause)
             pause = min(LOOK_AGAIN[1], pause * 1.5)
 
-    async def look(self, address: Address) -> Target | Waiting:
+    async def look(self, address: Address) -> LivePod | Waiting:
         """The live pod, or why there is none now; raises as `resolve` does."""
         return await self._once(lambda wire: locate(wire, self.login, address), f"look for {address}")
 
     async def open(
-        self, address: Address | Target, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
-    ) -> tuple[Pipe, Target]:
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the live pod, and which pod that is; raises as `resolve` does."""
         deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
         gone = 0
@@ -80,7 +79,7 @@ class Reach:
             except NotFound:
                 # It went between the look and the call.
                 gone += 1
-                if isinstance(address, Target) or gone > 20:
+                if isinstance(address, LivePod) or gone > 20:
                     raise
                 made = Waiting("its pod has just gone")
             if not isinstance(made, Waiting):
@@ -91,7 +90,7 @@ class Reach:
 
     @asynccontextmanager
     async def dial(
-        self, address: Address | Target, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
     ) -> AsyncIterator[Conversation]:
         """The same for code that awaits: `send`, `receive`, `finish`."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
@@ -102,7 +101,7 @@ class Reach:
 
     @asynccontextmanager
     async def socket(
-        self, address: Address | Target, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+        self, address: Address | LivePod, port: int, *, limit: float | None = None, say: Callable[[str], None] = _quiet
     ) -> AsyncIterator[socket.socket]:
         """A blocking socket that leads there, for a library that wants one and runs in a thread."""
         pipe, _ = await self.open(address, port, limit=limit, say=say)
@@ -117,14 +116,13 @@ class Reach:
             theirs.close()
             splice.close()
 
-    async def close(self) -> None:
-        """Nothing is kept open between calls."""
-
     def _deadline(self, limit: float | None) -> float:
         return asyncio.get_running_loop().time() + (self._limit if limit is None else limit)
 
     @staticmethod
-    def _wait(address: Address | Target, found: Waiting, said: str, deadline: float, say: Callable[[str], None]) -> str:
+    def _wait(
+        address: Address | LivePod, found: Waiting, said: str, deadline: float, say: Callable[[str], None]
+    ) -> str:
         """Say why it waits, unless that was said; Unreachable when the time is up."""
         if asyncio.get_running_loop().time() >= deadline:
             raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
@@ -132,8 +130,8 @@ class Reach:
             say(f"{address} is waited for: {found.words}.")
         return found.words
 
-    async def _dial(self, wire: Wire, address: Address | Target, port: int) -> tuple[Pipe, Target] | Waiting:
-        found = address if isinstance(address, Target) else await locate(wire, self.login, address)
+    async def _dial(self, wire: Wire, address: Address | LivePod, port: int) -> tuple[Pipe, LivePod] | Waiting:
+        found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)
         if isinstance(found, Waiting):
             return found
         return await dial(wire, self.login, found.namespace, found.pod, port), found

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.cluster import forward
+from console.cluster.locate import Ended
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.models.tunnel import Address, Ports
 from console.tunnel.engine import Forwarding
 from console.tunnel.pipe import login
-from console.tunnel.reach import Ended, Reach
+from console.tunnel.reach import Reach
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import container
 

@@ -9,12 +9,13 @@ import pytest
 from aiohttp import web
 
 from console.cluster import carry, websocket
+from console.cluster.locate import Ended
 from console.cluster.target import User
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
-from console.models.tunnel import Address, Ports, Target, Tunnel
+from console.models.tunnel import Address, LivePod, Ports, Tunnel
 from console.tunnel import engine
 from console.tunnel.engine import Forwarding
-from console.tunnel.reach import Ended, Reach
+from console.tunnel.reach import Reach
 from tests.apiserver import ApiServer, eventually, status
 from tests.console.cluster.kubelet import FORWARD, V4, echo_port
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-P = Target("default", "p", "uid-p")
+P = LivePod("default", "p", "uid-p")
 POD = "/api/v1/namespaces/default/pods/p"
 TO_P = Address("default", "", pod="p")
 
@@ -217,7 +218,7 @@ async def test_a_slow_reader_holds_the_pod_back() -> None:
             got, most = 0, 0
             while data := await reader.read(1 << 16):
                 got += len(data)
-                held = [each._target.get_write_buffer_size() for each in made._splices if each._target]
+                held = [each._sink.get_write_buffer_size() for each in made._splices if each._sink]
                 most = max([most, *held])
             writer.close()
     assert got == size
