@@ -119,21 +119,6 @@ def queue_order(fleet: Fleet, cluster_queue: str) -> Order:
     return _orders(fleet).by_queue.get(cluster_queue, Order(cluster_queue))
 
 
-def local_order(fleet: Fleet, namespace: str, queue: str) -> Order:
-    """The workloads that came in by that LocalQueue; positions are still those of Kueue."""
-
-    def ours(workload: Workload) -> bool:
-        return (workload.namespace, workload.queue) == (namespace, queue)
-
-    door = fleet.local_queues.get((namespace, queue))
-    whole = queue_order(fleet, door.cluster_queue if door else "")
-    return Order(
-        queue,
-        tuple(each for each in whole.pending if ours(each.workload)),
-        tuple(each for each in whole.running if ours(each)),
-    )
-
-
 def standing(workload: Workload, fleet: Fleet) -> Standing | None:
     """Where that workload stands; None if it does not wait."""
     return _orders(fleet).standings.get(workload.key)

@@ -121,9 +121,3 @@ class Workload:
         requeued = condition(self.conditions, "Requeued")
         evicted = condition(self.conditions, "Evicted")
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
-
-    @property
-    def pending_message(self) -> str:
-        """Kueue's own text for why no quota is reserved."""
-        reserved = condition(self.conditions, "QuotaReserved")
-        return reserved.message if reserved and not reserved.is_true else ""

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.models.condition import Condition
-from console.models.order import local_order, queue_order, queue_timestamp, standing
+from console.models.order import queue_order, queue_timestamp, standing
 from console.models.queue import LocalQueue
 from console.models.workload import Workload
 from tests.fakes import fleet_of
@@ -70,13 +70,12 @@ def test_positions_of_a_local_queue_are_those_of_its_namespace() -> None:
         workload("c", 3),
         workload("d", 4, namespace="lab"),
     )
-    pending = local_order(fleet, "lab", "team").pending
+    pending = [each for each in queue_order(fleet, "a4").pending if each.workload.namespace == "lab"]
     assert [(each.workload.name, each.position, each.local_position) for each in pending] == [("b", 2, 1), ("d", 4, 2)]
 
 
 def test_a_queue_nobody_knows_is_empty() -> None:
     assert queue_order(fleet_of(), "none").pending == ()
-    assert local_order(fleet_of(), "default", "none").running == ()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=12))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from console.errors import Unreadable
+from console.models.condition import condition
 from console.models.workload import TopologyDomain, WorkloadState
 from console.parsers.topology import (
     AssignmentWire,
@@ -28,7 +29,10 @@ def test_recorded_workloads_in_both_versions(version: str) -> None:
     assert (group.flavors, group.topology_levels) == ((("nvidia.com/gpu", "a4"),), ("kubernetes.io/hostname",))
     assert group.domains == tuple(TopologyDomain((f"gke-lab-a4-reserved-000{each}",), 1) for each in (0, 1))
     assert (big.state, big.waits, big.total("nvidia.com/gpu")) == (WorkloadState.PENDING, True, 320)
-    assert "insufficient quota for nvidia.com/gpu in flavor a4" in big.pending_message
+    reserved = condition(big.conditions, "QuotaReserved")
+    assert reserved is not None
+    assert not reserved.is_true
+    assert "insufficient quota for nvidia.com/gpu in flavor a4" in reserved.message
     assert big.owner_uid == recorded("jobsets")["default", "big"].uid
 
 
