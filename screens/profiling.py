@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from screens.widgets.launch_draft import LaunchDraft
 
 
-class Drafting(Protocol):
+class FormScreen(Protocol):
     """What is needed of the launch screen."""
 
     app: LiveApp
@@ -27,7 +27,7 @@ class Drafting(Protocol):
     draft: LaunchDraft | None
 
 
-async def pick_profile(screen: Drafting) -> None:
+async def pick_profile(screen: FormScreen) -> None:
     """Lay the values of a profile over what is in the form; what was there is one undo away."""
     profiles, draft = screen.app.session.profiles, screen.draft
     if draft is None:
@@ -42,7 +42,7 @@ async def pick_profile(screen: Drafting) -> None:
         await _lay_named(screen, draft, picked)
 
 
-async def lay_default(screen: Drafting, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
+async def lay_default(screen: FormScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
     """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
     name = await screen.app.session.profiles.default()
     if name:
@@ -50,7 +50,7 @@ async def lay_default(screen: Drafting, draft: LaunchDraft, untouched: Mapping[s
 
 
 async def _lay_named(
-    screen: Drafting, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
+    screen: FormScreen, draft: LaunchDraft, name: str, untouched: Mapping[str, str] | None = None
 ) -> None:
     try:
         values = await screen.app.session.profiles.values(name, draft.recipe.id)
@@ -69,7 +69,7 @@ def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in texts.items() if path not in follows}
 
 
-def _lay(screen: Drafting, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
+def _lay(screen: FormScreen, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
     plan, _ = draft.plan(screen.app.session.namespace)
     texts = draft.texts_for(overlay(plan.values, values))
     if screen.draft is draft:
