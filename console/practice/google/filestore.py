@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud import filestore_v1 as api
 
-from console.practice.google.cloud import PROJECT, missing
-from console.practice.google.serving import Method
+from console.practice.google import instances
+from console.practice.google.cloud import PROJECT
 
 if TYPE_CHECKING:
     from console.practice.google.cloud import PracticeGoogle
+    from console.practice.google.serving import Method
 
 SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
 
@@ -40,21 +41,4 @@ def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
     """Its methods."""
-    known = world.part(Servers)
-
-    async def listed(request: api.ListInstancesRequest) -> api.ListInstancesResponse:
-        _, project, _, location = request.parent.split("/")
-        prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
-        found = [each for name, each in known.servers.items() if name.startswith(prefix)]
-        page, token = world.paged(found, request.page_size, request.page_token)
-        return api.ListInstancesResponse(instances=page, next_page_token=token)
-
-    async def one(request: api.GetInstanceRequest) -> api.Instance:
-        if request.name not in known.servers:
-            raise missing(request.name)
-        return known.servers[request.name]
-
-    return {
-        f"{SPOKEN}/ListInstances": Method(api.ListInstancesRequest, listed),
-        f"{SPOKEN}/GetInstance": Method(api.GetInstanceRequest, one),
-    }
+    return instances.methods(world, SPOKEN, api, world.part(Servers).servers)
