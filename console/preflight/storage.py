@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.errors import ApiDisabled
 from console.models.check import Mend, Repair
 from console.parsers.found import AgentWire, ClaimWire, NamedWire
-from console.preflight.google import bucket, buckets, filestore_instances, lustre_instances, members
-from console.preflight.verdict import Verdict, both, enable, fail, lacking, ok, seen, skip, warn
+from console.preflight import instances
+from console.preflight.google import bucket, buckets, members
+from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.wish import Need
 
 if TYPE_CHECKING:
@@ -193,39 +193,13 @@ async def nfs(look: Looking) -> Verdict:
         return skip("The launch mounts no NFS.")
     claim, server = look.wish.text("storage.nfs.claim") or "nfs-pvc", look.wish.text("storage.nfs.server")
     if server or need is Need.OPEN:
-        halves = [await seen(_filestore(look, server, need))]
+        share = look.wish.text("storage.nfs.share") if server else ""
+        halves = [await seen(instances.filestore(look, server, share, need))]
         if need is Need.OPEN:
             found = await seen(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
         return both(*halves, sure=need is Need.YES)
     return await _claim(look, claim)
-
-
-async def _filestore(look: Looking, server: str, need: Need) -> Verdict:
-    cluster = await look.gke()
-    try:
-        found = await filestore_instances(look, cluster.project)
-    except ApiDisabled as error:
-        return lacking(need, error.message, "No instance can be there.", repair=enable(cluster.project, error.service))
-    listed = "; ".join(f"{each.name}: {each.address}:/{each.share} {each.state}" for each in found) or "none"
-    told = f"Filestore instances of {cluster.project}: {listed}."
-    mine = [each for each in found if not server or each.address == server]
-    if not mine:
-        return lacking(need, told, f"None has the address {server}." if server else "There is no instance.")
-    best = next((each for each in mine if each.state == "READY"), mine[0])
-    if best.state != "READY":
-        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
-    share = look.wish.text("storage.nfs.share") if server else ""
-    if share and all(each.share != share for each in mine):
-        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(each.share for each in mine)}.")
-    return _same_network(told, best.network, cluster.network, need)
-
-
-def _same_network(told: str, theirs: str, ours: str, need: Need) -> Verdict:
-    last = theirs.rpartition("/")[2]
-    if last == ours.rpartition("/")[2]:
-        return ok(f"{told} Same network as the cluster: {last}.")
-    return lacking(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
 
 
 async def nfs_driver(look: Looking) -> Verdict:
@@ -268,7 +242,7 @@ async def lustre(look: Looking) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await seen(_instances(look, server, need))
+    there = await seen(instances.lustre(look, server, need))
     if need is Need.YES and not server:
         return both(await seen(_claim(look, claim)), _lighter(there))
     return there
@@ -277,20 +251,3 @@ async def lustre(look: Looking) -> Verdict:
 def _lighter(verdict: Verdict) -> Verdict:
     """A claim that is bound proves more than a list that lacks an instance."""
     return warn(verdict.evidence, verdict.reason, repair=verdict.repair) if verdict.result.name == "FAIL" else verdict
-
-
-async def _instances(look: Looking, server: str, need: Need) -> Verdict:
-    cluster = await look.gke()
-    try:
-        found = await lustre_instances(look, cluster.project)
-    except ApiDisabled as error:
-        return lacking(need, error.message, "No instance can be there.", repair=enable(cluster.project, error.service))
-    listed = "; ".join(f"{each.name} in {each.location}: {each.mount_point} {each.state}" for each in found) or "none"
-    told = f"Lustre instances of {cluster.project}: {listed}."
-    mine = [each for each in found if not server or each.server == server]
-    if not mine:
-        return lacking(need, told, f"None has the address {server}." if server else "There is no instance.")
-    best = next((each for each in mine if each.state == "ACTIVE"), mine[0])
-    if best.state != "ACTIVE":
-        return lacking(need, told, f"{best.name} is {best.state}. {best.why}".strip())
-    return _same_network(told, best.network, cluster.network, need)
