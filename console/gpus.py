@@ -7,19 +7,21 @@ the cluster has one, through the API server's proxy.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed
-from console.models.gpu_board import GpuBoard, RankGpus
+from console.models.gpu_board import DCGM, SMI, GpuBoard, RankGpus
 from console.models.ranks import ranks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from console.models.gpu import Gpu
+    from console.models.gpu_board import Source
     from console.models.pod import Pod
     from console.models.ranks import Rank
     from console.watched import WatchedCluster
@@ -34,7 +36,10 @@ AGAIN = 10.0
 """Seconds until a pod that failed is tried again."""
 ROUNDS = 900
 """Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
-DCGM_PORT = 9400
+DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"
+"""The exporter's usual port; the one of that name counts where its pod has it."""
+DCGM_EVERY = 5.0
+"""Seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself."""
 _EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
 _FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
@@ -60,11 +65,21 @@ class Gpus:
 
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
+        self._ports: dict[str, int] = {}
 
-    async def watch(self, namespace: str, name: str, *, every: float = EVERY) -> AsyncGenerator[GpuBoard, None]:
+    def exporter_of(self, namespace: str, name: str) -> str:
+        """Name of a DCGM exporter on a node of the job; empty if no node has one that can be seen."""
+        nodes = {rank.node for rank in self._ranks(namespace, name) if rank.node}
+        found = next((pod for node in nodes if (pod := self._exporter(node))), None)
+        return found.name if found else ""
+
+    async def watch(
+        self, namespace: str, name: str, *, every: float = EVERY, source: Source = ""
+    ) -> AsyncGenerator[GpuBoard, None]:
         """Boards of a job as they change, over new pods, until the caller stops; one that is empty at first.
 
-        What fails in one pod is on the board. NotFound if there is no such job.
+        `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
+        on the board. NotFound if there is no such job.
         """
         self._ranks(namespace, name)
         readings: dict[int, RankGpus] = {}
@@ -77,7 +92,7 @@ class Gpus:
 
         try:
             while True:
-                self._keep(namespace, name, tasks, readings, take, every)
+                self._keep(namespace, name, tasks, readings, _Reader(take, every, source))
                 yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
                 with suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), every)
@@ -88,7 +103,7 @@ class Gpus:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def once(self, namespace: str, name: str) -> GpuBoard:
+    async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         """One reading of all ranks."""
         readings: list[RankGpus] = []
         running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
@@ -99,7 +114,7 @@ class Gpus:
         async def one(rank: Rank) -> None:
             async with room:
                 found: list[RankGpus] = []
-                await self._read(rank, found.append, rounds=1, every=1.0)
+                await self._read(rank, _Reader(found.append, 1.0, source), rounds=1)
                 readings.append(found[-1])
 
         await asyncio.gather(*map(one, running))
@@ -114,7 +129,7 @@ class Gpus:
 
     def _keep(
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
-        take: Take, every: float,
+        reader: _Reader,
     ) -> None:  # fmt: skip
         """One stream for each pod that runs; readings of pods that are gone go too."""
         with suppress(NotFound):
@@ -129,38 +144,38 @@ class Gpus:
                     problem = f"Only {MOST} pods are read at a time."
                     readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
                 elif uid not in tasks:
-                    tasks[uid] = asyncio.create_task(self._for_ever(rank, take, every), name=f"gpus:{rank.name}")
+                    tasks[uid] = asyncio.create_task(self._for_ever(rank, reader), name=f"gpus:{rank.name}")
 
-    async def _for_ever(self, rank: Rank, take: Take, every: float) -> None:
+    async def _for_ever(self, rank: Rank, reader: _Reader) -> None:
         while True:
-            if not await self._read(rank, take, rounds=ROUNDS, every=every):
+            if not await self._read(rank, reader, rounds=ROUNDS):
                 await asyncio.sleep(AGAIN)
 
-    async def _read(self, rank: Rank, take: Take, *, rounds: int, every: float) -> bool:
+    async def _read(self, rank: Rank, reader: _Reader, *, rounds: int) -> bool:
         """Read a pod so often; whether anything was read. Its last reading says why not."""
         assert rank.pod is not None
         reading = RankGpus(rank.number, rank.name, rank.node)
-        exporter = self._exporter(rank.node)
-        problem = ""
-        if not self._cluster.read_only:
+        exporter = self._exporter(rank.node) if reader.source != SMI else None
+        problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
+        if reader.source != DCGM and not self._cluster.read_only:
             try:
-                await self._smi(rank.pod, reading, take, rounds, every)
+                await self._smi(rank.pod, reading, reader, rounds)
             except ConsoleError as error:
                 problem = error.message
             else:
                 return True
         if exporter is not None:
             try:
-                await self._dcgm(rank, exporter, reading, take, rounds, every)
+                await self._dcgm(rank, exporter, reading, reader, rounds)
             except ConsoleError as error:
                 problem = problem or error.message
             else:
                 return True
         problem = problem or "In read-only mode GPUs are read from a DCGM exporter, and this node has none."
-        take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
+        reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
         return False
 
-    async def _smi(self, pod: Pod, reading: RankGpus, take: Take, rounds: int, every: float) -> None:
+    async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
         from console.cluster import exec as executing
         from console.parsers.nvidia_smi import NvidiaSmiParser
@@ -173,11 +188,11 @@ class Gpus:
                 errors.extend(data[: max(0, 4096 - len(errors))])
             elif parser.feed(data):
                 heard = True
-                take(replace(reading, gpus=parser.gpus, at=time.time(), source="nvidia-smi"))
+                reader.take(replace(reading, gpus=parser.gpus, at=time.time(), source=SMI))
 
         client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
-        argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{every:g}")
-        limit = 30.0 + rounds * (every + 5.0)
+        argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
+        limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
         try:
             async with asyncio.timeout(limit):
@@ -195,25 +210,54 @@ class Gpus:
                 return pod
         return None
 
-    async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, take: Take, rounds: int, every: float) -> None:
-        """Read an exporter so often; on a node that several pods share, all of its GPUs are shown."""
+    async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
+        """Read an exporter so often; on a node that several pods share, the rank's own GPUs if it tells whose they are.
+
+        Without that, all of the node's are shown.
+        """
+        assert rank.pod is not None
+        key = "/".join(rank.pod.key)
         for number in range(rounds):
             gpus = await self.scrape(exporter)
-            take(replace(reading, gpus=gpus, at=time.time(), source="dcgm"))
+            own = tuple(gpu for gpu in gpus if gpu.pod == key)
+            reader.take(replace(reading, gpus=own or gpus, at=time.time(), source=DCGM))
             if number + 1 < rounds:
-                await asyncio.sleep(max(every, 5.0))
+                await asyncio.sleep(max(reader.every, DCGM_EVERY))
 
     async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
         """What a DCGM exporter says of its node's GPUs."""
         from console.parsers.dcgm import parse_dcgm
 
-        path = f"/api/v1/namespaces/{exporter.namespace}/pods/{exporter.name}:{DCGM_PORT}/proxy/metrics"
+        port = self._ports.get(exporter.uid) or await self._port(exporter)
+        path = f"{_path(exporter)}:{port}/proxy/metrics"
         client = self._cluster.connected.client
         raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
         if not gpus:
             raise NotFound(f"The DCGM exporter {exporter.name} tells of no GPU.")
         return gpus
+
+    async def _port(self, exporter: Pod) -> int:
+        """Where it tells its metrics."""
+        client = self._cluster.connected.client
+        found = json.loads(await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}"))
+        ports = [port for each in found["spec"]["containers"] for port in each.get("ports") or ()]
+        named = (port["containerPort"] for port in ports if port.get("name") == DCGM_PORT_NAME)
+        self._ports[exporter.uid] = port = next(named, DCGM_PORT)
+        return int(port)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who reads, how often, and what."""
+
+    take: Take
+    every: float
+    source: Source
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
     from pathlib import Path
 
+    from console.models.gpu_board import Source
     from tests.fakes import FakeSession
 
 
@@ -50,16 +51,21 @@ class FakeGpus:
     def __init__(self) -> None:
         self.board = GpuBoard()
         self.readers = 0
+        self.exporter = ""
+        self.source: Source = ""
 
-    async def watch(self, namespace: str, name: str) -> AsyncGenerator[GpuBoard, None]:
-        self.readers += 1
+    def exporter_of(self, namespace: str, name: str) -> str:
+        return self.exporter
+
+    async def watch(self, namespace: str, name: str, *, source: Source = "") -> AsyncGenerator[GpuBoard, None]:
+        self.readers, self.source = self.readers + 1, source
         try:
             yield self.board
             await asyncio.Event().wait()
         finally:
             self.readers -= 1
 
-    async def once(self, namespace: str, name: str) -> GpuBoard:
+    async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         return self.board
 
 

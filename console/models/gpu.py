@@ -37,6 +37,8 @@ class Gpu:
     """What the driver advises to recover it; empty: nothing."""
     xid: int | None = None
     """Last Xid, where DCGM tells it."""
+    pod: str = ""
+    """NAMESPACE/NAME of the pod that has it, where DCGM tells it."""
 
     @property
     def memory_share(self) -> float | None:

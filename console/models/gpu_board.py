@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.models.gpu import Gpu
 
+Source = Literal["", "nvidia-smi", "dcgm"]
+"""Whose readings: of the first, else of the second."""
+SMI, DCGM = "nvidia-smi", "dcgm"
 STALE = 15.0
 """Seconds after which a reading is old."""
 _COLD, _HOT = 30.0, 85.0

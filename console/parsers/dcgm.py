@@ -24,23 +24,24 @@ _BLANK = 1 << 46
 def parse_dcgm(text: str) -> tuple[Gpu, ...]:
     """The GPUs of a node, by their index on it. Memory is in MiB; its total is used and free and reserved together."""
     found: dict[int, dict[str, float]] = {}
-    names: dict[int, tuple[str, str]] = {}
+    names: dict[int, tuple[str, str, str]] = {}
     for line in text.splitlines():
         sample = _SAMPLE.match(line)
         labels = dict(_LABEL.findall(sample[2])) if sample else {}
         if sample is None or not labels.get("gpu", "").isdecimal() or sample[3] == "NaN":
             continue
         gpu, value = int(labels["gpu"]), float(sample[3])
-        names[gpu] = labels.get("modelName", ""), labels.get("pci_bus_id", "")
+        pod = f"{labels['namespace']}/{labels['pod']}" if labels.get("pod") and labels.get("namespace") else ""
+        names[gpu] = labels.get("modelName", ""), labels.get("pci_bus_id", ""), pod
         if abs(value) < _BLANK:
             found.setdefault(gpu, {})[sample[1]] = value
     return tuple(_gpu(index, *names[index], found.get(index, {})) for index in sorted(names))
 
 
-def _gpu(index: int, name: str, bus: str, values: dict[str, float]) -> Gpu:
+def _gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float]) -> Gpu:
     known: dict[str, Any] = {field: values[key] for key, field in _FIELDS.items() if key in values}
     known |= {field: int(known[field]) for field in _WHOLE if field in known}
-    gpu = Gpu(index, name, bus=bus, **known)
+    gpu = Gpu(index, name, bus=bus, pod=pod, **known)
     parts = [values[key] for key in ("DEV_FB_USED", "DEV_FB_FREE", "DEV_FB_RESERVED") if key in values]
     if "DEV_FB_USED" in values and "DEV_FB_FREE" in values:
         gpu = replace(gpu, memory_total=sum(parts))

@@ -23,9 +23,9 @@ async def gpus(options: Options) -> int:
     async with connected(options, KINDS) as session:
         await session.listed(*KINDS)
         if not options.follow:
-            board = await session.gpus.once(session.namespace, options.job)
+            board = await session.gpus.once(session.namespace, options.job, source=options.source)
             return _show(board, options)
-        async for board in session.gpus.watch(session.namespace, options.job):
+        async for board in session.gpus.watch(session.namespace, options.job, source=options.source):
             if board.every:
                 say(f"{board.words}; worst by {what.title.lower()}: {_worst(board, options.metric)}")
     return 0

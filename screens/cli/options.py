@@ -35,6 +35,8 @@ from screens.cli.watch_options import add_watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.models.gpu_board import Source
+
 LISTS = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
     "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
@@ -158,6 +160,7 @@ class Options:
     out: str = ""
     facts_of: str = ""
     metric: str = "utilization"
+    source: Source = ""
     until: tuple[str, ...] = ()
     timeout: float | None = None
     ignore_alarms: bool = False

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from console.models.alarm import LEAST, Thresholds
-from console.models.gpu_board import METRICS
+from console.models.gpu_board import DCGM, METRICS, SMI
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,18 +53,19 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "GPUs of all ranks of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
-        "there is no nvidia-smi and in read-only mode."
+        "there is no nvidia-smi and in read-only mode. Only DCGM tells the last Xid."
     )
     parser.epilog = (
         "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, clock cut for heat or power) or none\n"
         "could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
         "JSON: words, ranks (rank, pod, node, at, source, problem, gpus: index, name, utilization in %, memory_used\n"
         "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"
-        "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus)."
+        "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod)."
     )
     parser.add_argument("job", metavar="JOB")
     names = [each.name for each in METRICS]
     parser.add_argument("--metric", choices=names, default="utilization", help="what orders them")
+    parser.add_argument("--source", choices=(SMI, DCGM), default="", help="ask only that")
     parser.add_argument("-f", "--follow", action="store_true", help="a line for each reading, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.models.gpu_board import METRICS, STALE, GpuBoard
+from console.models.gpu_board import DCGM, METRICS, SMI, STALE, GpuBoard
 from screens.tabs.tab import JobTab
 from screens.widgets.gpu_table import USUAL, GpuRow, GpuTable
 from screens.widgets.sentence_line import SentenceLine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.models.fleet import Fleet
-    from console.models.gpu_board import RankGpus
+    from console.models.gpu_board import RankGpus, Source
     from screens.widgets.job_line import JobLine
     from screens.widgets.listing import RowKey
 
@@ -40,12 +40,15 @@ class GpusTab(JobTab):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "metric(1)", "Metric", id="gpus.metric", tooltip="Use, memory, power, heat, clock, ECC in turn"),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
+        Binding("d", "source", "DCGM or nvidia-smi", id="gpus.source",
+                tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),
     ]  # fmt: skip
 
     table = getters.query_one(GpuTable)
     about = getters.query_one("#about", SentenceLine)
     board = GpuBoard()
     _place = 0
+    source: Source = ""
     _reading = False
 
     def compose(self) -> ComposeResult:
@@ -74,7 +77,7 @@ class GpusTab(JobTab):
     @work(group="gpus", exclusive=True)
     async def _read(self) -> None:
         with self.live.report_errors(f"The GPUs of {self.key[1]} cannot be read"):
-            async with aclosing(self.live.session.gpus.watch(*self.key)) as boards:
+            async with aclosing(self.live.session.gpus.watch(*self.key, source=self.source)) as boards:
                 async for board in boards:
                     self.board = board
                     self._show()
@@ -82,6 +85,25 @@ class GpusTab(JobTab):
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         """Readings grow old."""
+        self._show()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The other source only where there is one."""
+        if action == "source":
+            return bool(self._exporter()) and not self.live.app.settings.read_only
+        return super().check_action(action, parameters)
+
+    def _exporter(self) -> str:
+        if self.fleet is None or self.key not in self.fleet.jobsets:
+            return ""
+        return self.live.session.gpus.exporter_of(*self.key)
+
+    def action_source(self) -> None:
+        """The other one of the two."""
+        self.source = SMI if self.source == DCGM else DCGM
+        self.board = GpuBoard()
+        self._reading = True
+        self._read()
         self._show()
 
     def action_metric(self, step: int) -> None:

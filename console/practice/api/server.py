@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from console.practice.objects.storage import Runtime, Storage
 
 _LARGEST_BODY = 3 * 1024 * 1024
-_STREAMS = ("log", "exec", "attach", "portforward")
+_STREAMS = ("log", "exec", "attach", "portforward", "proxy")
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -167,7 +167,7 @@ class ApiServer:
             check_access(account, "get", target)
             return json_answer(visibility.pending(self._storage, target, request.query))
         served = target.served
-        if target.subresource in _STREAMS and served.resource.plural == "pods":
+        if target.subresource.partition("/")[0] in _STREAMS and served.resource.plural == "pods":
             return await self._streams.answer(request, target, account)
         if target.subresource and not _has_subresource(target):
             raise no_such_path(target.group)

@@ -1,4 +1,4 @@
-"""What flows between a client and a pod: logs, commands in containers, bytes to and from ports."""
+"""What flows between a client and a pod: logs, commands in containers, requests and bytes to ports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aiohttp import ClientConnectionResetError, web
 from console.practice.api import pod_log
 from console.practice.api.authn import Account, check_access
 from console.practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession, Write
+from console.practice.api.pod_proxy import proxied
 from console.practice.api.port_forward import FORWARD_PROTOCOLS, forward
 from console.practice.objects.refusal import ApiError, Object, bad_request
 from console.practice.objects.resources import PODS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Streams:
-    """Answers log, exec and port-forward requests of pods; knows what is open so that it can be ended."""
+    """Answers log, exec, port-forward and proxy requests of pods; knows what is open so that it can be ended."""
 
     def __init__(self, storage: Storage, runtime: Runtime) -> None:
         self._storage = storage
@@ -41,6 +42,8 @@ class Streams:
         if target.subresource == "log":
             check_access(account, "get", target)
             return await self._log(request, target)
+        if target.subresource.partition("/")[0] == "proxy":
+            return await proxied(request, target, account, self._storage, self._runtime)
         check_access(account, "get" if request.method == "GET" else "create", target)
         check_access(account, "create", target)
         pod = self._storage.get(PODS, target.namespace, target.name)

@@ -1,5 +1,6 @@
 # Made-up readings of the GPUs of a practice pod, as `nvidia-smi --query-gpu=... --format=csv` prints them: calm while
 # nothing trains, busy while it does; in a hang all but the stuck one wait at full use and little power.
+# The one that is sick, if any, has uncorrected errors.
 function any(low, high) { return low + rand() * (high - low) }
 function value(name, gpu) {
     quiet = doing == "idle" || (doing == "data" && gpu == stuck)
@@ -15,7 +16,8 @@ function value(name, gpu) {
     if (name == "power.limit") return "1000.00 W"
     if (name == "clocks.sm") return (quiet ? 120 : waits ? 1965 : int(any(1785, 1890) / 15) * 15) " MHz"
     if (name == "clocks.max.sm") return "1965 MHz"
-    if (name ~ /^ecc/) return 0
+    if (name ~ /^ecc.*uncorrected/) return sick != "" && gpu == sick ? 2 : 0
+    if (name ~ /^ecc/) return sick != "" && gpu == sick ? 17 : 0
     if (name ~ /reasons.active/) return quiet ? "0x0000000000000001" : "0x0000000000000000"
     return "[N/A]"
 }

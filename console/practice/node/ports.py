@@ -1,6 +1,7 @@
-"""Ports of pods: 2222 is an SSH server, and what a pod's annotations name leads to a port of this machine.
+"""Ports of pods: 2222 is an SSH server, 9400 of a DCGM exporter its metrics, others as a pod's annotations say.
 
-`a4-lab/port-8888: "39999"` stands for a program in the pod that listens on 8888; everything else is closed.
+`a4-lab/port-8888: "39999"` stands for a program in the pod that listens on 8888, a port of this machine; everything
+else is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from console.practice.node import exporter
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import PODS
 
@@ -33,12 +35,15 @@ class Ports:
         self._storage = storage
         self._host_keys = shells.host_keys
         self._transports: list[paramiko.Transport] = []
+        self._serving: set[asyncio.Future[None]] = set()
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a stream; ApiError when nothing listens there."""
         place = self._shells.place(namespace, pod, "")
         if stand_in := self._stand_in(namespace, pod, port):
             return await asyncio.open_connection("127.0.0.1", stand_in)
+        if port == exporter.PORT and (node := self._exports(namespace, pod)):
+            return await self._exporter(node)
         if port != SSH_PORT:
             text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
             raise ApiError(500, "InternalError", text + "connect: connection refused")
@@ -52,6 +57,27 @@ class Ports:
         self._transports = [item for item in self._transports if item.is_active()] + [transport]
         return await asyncio.open_connection(sock=ours)
 
+    def _exports(self, namespace: str, pod: str) -> str:
+        """The node whose GPUs that pod tells of; empty if it is no exporter."""
+        spec = self._storage.get(PODS, namespace, pod)["spec"]
+        return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
+
+    async def _exporter(self, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """One connection to the DCGM exporter of a node."""
+
+        async def page() -> str:
+            return await exporter.page(node, exporter.tenants(self._shells.kubelets, node))
+
+        async def serve() -> None:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await exporter.answer(*await asyncio.open_connection(sock=theirs), page)
+
+        ours, theirs = socket.socketpair()
+        task = asyncio.ensure_future(serve())
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        return await asyncio.open_connection(sock=ours)
+
     def _stand_in(self, namespace: str, pod: str, port: int) -> int:
         """Port of this machine that stands for the pod's; 0 if none does."""
         notes = self._storage.get(PODS, namespace, pod)["metadata"].get("annotations") or {}
@@ -63,6 +89,8 @@ class Ports:
         for transport in self._transports:
             transport.close()
         self._transports.clear()
+        for task in tuple(self._serving):
+            task.cancel()
 
     def _key_of_host(self, namespace: str, pod: str) -> paramiko.PKey:
         import paramiko

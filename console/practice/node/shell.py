@@ -52,14 +52,14 @@ class Shells:
     """Starts commands for pods and ends them all at the end."""
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
-        self._kubelets = kubelets
+        self.kubelets = kubelets
         self._folder = folder
         self.host_keys = HostKeys(kubelets.storage)
         self._processes: set[asyncio.subprocess.Process] = set()
 
     def place(self, namespace: str, pod: str, container: str) -> ShellPlace:
         """Return the place of a container; ApiError unless it runs."""
-        run = self._kubelets.container(namespace, pod, container)
+        run = self.kubelets.container(namespace, pod, container)
         if not run.running or run.place is None:
             text = f'container not found ("{run.name}")'
             raise ApiError(500, "InternalError", f"unable to upgrade connection: {text}")

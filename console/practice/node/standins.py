@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.practice.node.innards import FIRST_PID, stuck_gpu, write_innards
-from console.practice.programs.mishaps import HUNG
+from console.practice.programs.mishaps import HUNG, SICK
 
 if TYPE_CHECKING:
     from console.practice.programs.script import Place
@@ -16,7 +16,8 @@ _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
 case "$*" in
     *--query-gpu*clocks*)
-        exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -v seed={rank} -f {live} ;;
+        exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -v seed={rank} \\
+            -v sick="$(cat {sick})" -f {live} ;;
 esac
 echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
@@ -67,13 +68,24 @@ exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
 _TRAINING = frozenset({"train", "train-json"})
 
 
-def write_state(folder: Path, place: Place) -> None:
-    """Tell the stand-ins what the pod's program does at the moment: idle, train, nccl or data (it hangs there)."""
-    doing = "idle"
+def doing_of(place: Place) -> str:
+    """Return what the pod's program does at the moment: idle, train, nccl or data (it hangs there)."""
     steps = place.room.facts.get("steps", {}).get(place.rank)
-    if steps is not None and steps.open in _TRAINING:
-        culprit = place.room.facts.get(HUNG)
-        doing = "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+    if steps is None or steps.open not in _TRAINING:
+        return "idle"
+    culprit = place.room.facts.get(HUNG)
+    return "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+
+
+def sick_gpu(place: Place) -> int | None:
+    """Return the local rank whose GPU has a fault: the fourth, where there are as many."""
+    return min(3, place.gpus - 1) if f"{SICK} {place.rank}" in place.room.facts else None
+
+
+def write_state(folder: Path, place: Place) -> None:
+    """Tell the stand-ins what the pod's program does at the moment, and which GPU is sick."""
+    doing, sick = doing_of(place), sick_gpu(place)
+    (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
     known = folder / ".bin" / "doing"
     if not known.exists() or known.read_text() != doing:
         write_innards(folder, place, doing)
@@ -116,12 +128,15 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     """
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
-    state, last = shlex.quote(str(bin_folder / "doing")), FIRST_PID + place.gpus
+    state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
+    last = FIRST_PID + place.gpus
     stacks, svg = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy.svg"))
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     scripts = {
-        "nvidia-smi": _SMI.format(**files, state=state, gpus=place.gpus, stuck=stuck_gpu(place), rank=place.rank),
+        "nvidia-smi": _SMI.format(
+            **files, state=state, sick=sick, gpus=place.gpus, stuck=stuck_gpu(place), rank=place.rank
+        ),
         "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
         "nc": _NC.format(state=state),
         "ps": _PS.format(state=state, last=last, gpus=place.gpus),

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 HUNG = "hung"
 """The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
+SICK = "a GPU has a fault: pod"
+"""The fact, with the number of the pod behind it, by which a pod knows that one of its GPUs has a fault."""
 _FOREVER = 10.0**8
-_KINDS = ("oom", "fail", "hang", "timeout")
+_KINDS = ("oom", "fail", "hang", "timeout", "xid")
 _WATCHDOG_SECONDS = 600.0
 _KILLED = 137
 
@@ -33,7 +35,10 @@ def mishap(place: Place, number: int) -> Iterator[Step]:
         if fault.step != number or not _counts(place, fault):
             continue
         mine = _is_mine(place, fault)
-        if fault.kind == "oom":
+        if fault.kind == "xid":
+            if mine:
+                place.room.post(f"{SICK} {place.rank}")
+        elif fault.kind == "oom":
             yield Exit(_KILLED, "OOMKilled") if mine else Wait(_FOREVER)
         elif fault.kind == "fail":
             yield from _fail(place, number) if mine else iter((Wait(_FOREVER),))

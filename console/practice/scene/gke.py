@@ -11,6 +11,7 @@ from console.practice.objects.resources import (
     GKENETWORKPARAMSETS,
     NAMESPACES,
     NETWORKS,
+    NODES,
     SERVICEACCOUNTS,
 )
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 FILESTORE = "filestore.csi.storage.gke.io"
 """A driver that is not there at first."""
-MANAGED = "gke-managed-system"
+MANAGED, EXPORTER = "gke-managed-system", "dcgm-exporter"
 _NODES, _GPU_NODES = 23, 20
 _DRIVERS = {
     "pd.csi.storage.gke.io": ("Persistent",),
@@ -35,7 +36,7 @@ _AGENTS = (
     ("kube-system", "gcsfusecsi-node", "gke.gcr.io/gcs-fuse-csi-driver:v1.21.6-gke.2", _NODES),
     ("kube-system", "lustre-csi-node", "gke.gcr.io/lustre-csi-driver:v0.9.2-gke.1", _NODES),
     ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
-    (MANAGED, "dcgm-exporter", "gke.gcr.io/dcgm-exporter:4.2.3-gke.4", _GPU_NODES),
+    (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU_NODES),
 )
 RDMA = tuple(f"rdma-{index}" for index in range(8))
 """The networks of the eight network cards beside the GPUs."""
@@ -52,6 +53,27 @@ def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Ob
     for namespace, name, image in system:
         yield DEPLOYMENTS, _deployment(namespace, name, image)
     yield from _networks()
+
+
+def exporters(storage: Storage) -> Iterator[Object]:
+    """Yield the pods of the DCGM exporter, one for each node with GPUs, if the cluster has it."""
+    owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
+    if owner is None:
+        return
+    reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": EXPORTER, "uid": owner["metadata"]["uid"],
+                 "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    image = owner["spec"]["template"]["spec"]["containers"][0]["image"]
+    ports = [{"name": "metrics", "containerPort": 9400}]
+    meta = {"generateName": f"{EXPORTER}-", "namespace": MANAGED, "ownerReferences": [reference],
+            "labels": {"app.kubernetes.io/name": "gke-managed-dcgm-exporter"}}  # fmt: skip
+    for node in storage.list(NODES):
+        if node["status"]["capacity"].get("nvidia.com/gpu"):
+            spec = {
+                "containers": [{"name": EXPORTER, "image": image, "command": ["sleep", "infinity"], "ports": ports}],
+                "nodeName": node["metadata"]["name"], "tolerations": [{"operator": "Exists"}],
+                "priorityClassName": "system-node-critical",
+            }  # fmt: skip
+            yield {"metadata": meta, "spec": spec}
 
 
 def install(storage: Storage, driver: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import stamp
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
-from console.practice.scene.gke import gke
+from console.practice.scene.gke import exporters, gke
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
 from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
@@ -138,6 +138,8 @@ def _start_system(storage: Storage) -> None:
         }
         meta = {"generateName": f"{name}-7d9c5b6f4-", "namespace": namespace, "labels": labels}
         storage.create(PODS, {"metadata": meta, "spec": spec})
+    for pod in exporters(storage):
+        storage.create(PODS, pod)
 
 
 def _finish_start(storage: Storage, clock: Clock) -> None:
