@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from console.practice.child import PracticeProcess
-from screens.__main__ import main
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[str]:
-    practice = PracticeProcess.start(speed=100)
-    try:
-        yield str(practice.kubeconfig())
-    finally:
-        practice.stop()
+    from tests.screens.cli.commands import Commands
 
 
-@pytest.fixture
-def a4(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*argv: str) -> tuple[int, str, str]:
-        code = main(["--kubeconfig", kubeconfig, *argv])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+SPEED = 100.0
 
 
-def test_clusters(a4: Any) -> None:
-    code, out, _ = a4("clusters", "--json")
+def test_clusters(a4: Commands) -> None:
+    code, out, _ = a4.run("clusters", "--json")
     told = json.loads(out)
     assert code == 0
     assert [(each["context"], each["status"]) for each in told["items"]][-1] == (
@@ -44,15 +26,15 @@ def test_clusters(a4: Any) -> None:
     assert set(told["unread"]) == {"practice-locked", "practice-new"}
 
 
-def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Any) -> None:
-    code, _, err = a4("clusters", "--project", "practice-locked")
+def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Commands) -> None:
+    code, _, err = a4.run("clusters", "--project", "practice-locked")
     assert code == 3
     assert "Permission denied" in err
 
 
-def test_connect(a4: Any, tmp_path: Path) -> None:
+def test_connect(a4: Commands, tmp_path: Path) -> None:
     file = tmp_path / "config"
-    code, out, _ = a4("clusters", "connect", "practice", "--write-kubeconfig", str(file), "--json")
+    code, out, _ = a4.run("clusters", "connect", "practice", "--write-kubeconfig", str(file), "--json")
     assert code == 0
     assert json.loads(out)["kubeconfig"] == str(file)
     assert "gke_practice_us-central1_practice" in file.read_text()
@@ -61,39 +43,39 @@ def test_connect(a4: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "words"), [("research-private", 4, "private"), ("sandbox", 2, "error"), ("x", 2, "no cluster x")]
 )
-def test_connect_to_what_cannot_be(a4: Any, name: str, code: int, words: str) -> None:
-    got, _, err = a4("clusters", "connect", name)
+def test_connect_to_what_cannot_be(a4: Commands, name: str, code: int, words: str) -> None:
+    got, _, err = a4.run("clusters", "connect", name)
     assert got == code
     assert words in err
 
 
-def test_a_token_for_kubeconfigs(a4: Any) -> None:
-    code, out, _ = a4("clusters", "token")
+def test_a_token_for_kubeconfigs(a4: Commands) -> None:
+    code, out, _ = a4.run("clusters", "token")
     told = json.loads(out)
     assert code == 0
     assert told["kind"] == "ExecCredential"
     assert told["status"]["token"]
 
 
-def test_nodepools_and_operations(a4: Any) -> None:
-    code, out, _ = a4("nodepools", "--json")
+def test_nodepools_and_operations(a4: Commands) -> None:
+    code, out, _ = a4.run("nodepools", "--json")
     told = json.loads(out)
     pools = {each["name"]: each for each in told["items"]}
     assert code == 0
     assert pools["a4-highgpu-8g-a4-pool"]["target"] == 16
     assert pools["a4-flex"]["how"] == "DWS, queued"
     assert [each["name"] for each in told["requests"]] == ["flex-sft-dws-prov-1"]
-    code, out, _ = a4("operations", "--json")
+    code, out, _ = a4.run("operations", "--json")
     assert "UPGRADE_NODES" in {each["kind"] for each in json.loads(out)["items"]}
 
 
-def test_resize(a4: Any) -> None:
-    code, out, _ = a4("resize", "system", "4", "--yes", "--wait", "--json")
+def test_resize(a4: Commands) -> None:
+    code, out, _ = a4.run("resize", "system", "4", "--yes", "--wait", "--json")
     assert (code, json.loads(out)["error"]) == (0, "")
-    code, _, err = a4("resize", "a4-highgpu-8g-a4-pool", "20", "--yes", "--wait")
+    code, _, err = a4.run("resize", "a4-highgpu-8g-a4-pool", "20", "--yes", "--wait")
     assert code == 1
     assert "sufficient capacity" in err
-    assert a4("resize", "system", "--limits", "1:9", "--yes", "--wait")[0] == 0
+    assert a4.run("resize", "system", "--limits", "1:9", "--yes", "--wait")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -107,11 +89,11 @@ def test_resize(a4: Any) -> None:
         (("report", "nope", "--for", "noise", "--yes"), "noise"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(a4: Any, argv: tuple[str, ...], words: str) -> None:
-    code, _, err = a4(*argv)
+def test_what_cannot_be_is_refused_in_words(a4: Commands, argv: tuple[str, ...], words: str) -> None:
+    code, _, err = a4.run(*argv)
     assert code in {1, 2}
     assert words in err
 
 
-def test_read_only(a4: Any) -> None:
-    assert a4("--read-only", "resize", "system", "5", "--yes")[0] == 3
+def test_read_only(a4: Commands) -> None:
+    assert a4.run("--read-only", "resize", "system", "5", "--yes")[0] == 3

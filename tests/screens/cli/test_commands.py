@@ -7,67 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.practice.child import PracticeProcess
 from screens.__main__ import main
 from screens.cli.columns import LAYOUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-SPEED = 20.0
+    from tests.screens.cli.commands import Commands
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    practice = PracticeProcess.start(speed=SPEED)
-    try:
-        yield practice.kubeconfig()
-    finally:
-        practice.stop()
-
-
-class Commands:
-    """Runs one command after the other on the same cluster."""
-
-    def __init__(self, kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.kubeconfig, self.capfd = kubeconfig, capfd
-
-    def run(self, *argv: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        code = main([argv[0], "--kubeconfig", str(self.kubeconfig), *argv[1:]])
-        said = self.capfd.readouterr()
-        return code, said.out, said.err
-
-    def items(self, *argv: str) -> list[dict[str, Any]]:
-        """The items of a listing as JSON."""
-        code, out, _ = self.run(*argv, "--json")
-        assert code == 0
-        found: list[dict[str, Any]] = json.loads(out)["items"]
-        return found
-
-
-@pytest.fixture
-def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Commands:
-    return Commands(kubeconfig, capfd)
+def listed(a4: Commands, *argv: str) -> list[dict[str, Any]]:
+    """The items of a listing."""
+    found: list[dict[str, Any]] = a4.json(*argv)["items"]
+    return found
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_list_prints_its_documented_keys(name: str, a4: Commands) -> None:
-    items = a4.items(name, "-A") if name != "pools" else a4.items(name)
+    items = listed(a4, name, "-A") if name != "pools" else listed(a4, name)
     assert items
     assert all(list(item) == [column.key for column in LAYOUTS[name].columns] for item in items)
 
 
 def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Commands) -> None:
-    assert [(pool["provisioning"], pool["nodes"]) for pool in a4.items("pools")] == [
+    assert [(pool["provisioning"], pool["nodes"]) for pool in listed(a4, "pools")] == [
         ("reservation", 16), ("spot", 4), ("on demand", 3),
     ]  # fmt: skip
-    assert {(queue["name"], queue["cohort"]) for queue in a4.items("queues")} == {("a4", "lab"), ("research", "lab")}
+    assert {(queue["name"], queue["cohort"]) for queue in listed(a4, "queues")} == {("a4", "lab"), ("research", "lab")}
 
 
 def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
-    waiting = [item for item in a4.items("workloads", "-A") if item["position"]]
+    waiting = [item for item in listed(a4, "workloads", "-A") if item["position"]]
     assert waiting
     assert all(item["why"] for item in waiting)
     assert any("more needed" in item["why"] for item in waiting)
@@ -91,7 +61,7 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
     code, out, _ = a4.run("launch", "W03", "--name", "dry", "--set", "queue=research", "--dry-run", "--json")
     assert code == 0
     assert "JobSet" in {each["kind"] for each in json.loads(out)["manifests"]}
-    assert "dry" not in {job["name"] for job in a4.items("jobs")}
+    assert "dry" not in {job["name"] for job in listed(a4, "jobs")}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +106,7 @@ def test_read_only_changes_nothing(a4: Commands) -> None:
     code, _, told = a4.run("stop", "nccl-0412", "--read-only")
     assert code == 3
     assert "read-only" in told
-    assert "nccl-0412" in {job["name"] for job in a4.items("jobs")}
+    assert "nccl-0412" in {job["name"] for job in listed(a4, "jobs")}
 
 
 def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:

@@ -7,51 +7,18 @@ import json
 import os
 import pty
 import sys
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from console.history import History, usual_place
 from console.models.run import Outcome, RunRecord
-from console.practice.child import PracticeProcess
 from screens.__main__ import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    import pytest
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    practice = PracticeProcess.start(speed=20.0)
-    try:
-        yield practice.kubeconfig()
-    finally:
-        practice.stop()
-
-
-class Commands:
-    """Runs one command after the other on the same cluster."""
-
-    def __init__(self, kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.kubeconfig, self.capfd = kubeconfig, capfd
-
-    def run(self, *argv: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        code = main([argv[0], "--kubeconfig", str(self.kubeconfig), *argv[1:]])
-        said = self.capfd.readouterr()
-        return code, said.out, said.err
-
-    def json(self, *argv: str) -> Any:
-        """What a command that succeeds says as JSON."""
-        code, out, told = self.run(*argv, "--json")
-        assert code == 0, told
-        return json.loads(out)
-
-
-@pytest.fixture
-def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Commands:
-    return Commands(kubeconfig, capfd)
+    from tests.screens.cli.commands import Commands
 
 
 def test_a_run_from_its_launch_to_its_memory(a4: Commands) -> None:

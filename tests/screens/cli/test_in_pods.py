@@ -14,49 +14,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.models.everywhere import OutputGroup
-from console.practice.child import PracticeProcess
-from screens.__main__ import main
 from screens.cli.exec import show_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Run = Callable[..., tuple[int, str, str]]
+    from tests.screens.cli.commands import Commands
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "llama-70b"
 LIMIT = 20
+SPEED = 1.0
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    practice = PracticeProcess.start(speed=1.0)
-    try:
-        yield practice.kubeconfig()
-    finally:
-        practice.stop()
-
-
-@pytest.fixture
-def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    def run(*argv: str) -> tuple[int, str, str]:
-        code = main([argv[0], "--kubeconfig", str(kubeconfig), *argv[1:]])
-        said = capfd.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
-def test_each_rank_says_its_lines_and_the_worst_code_is_passed_on(a4: Run) -> None:
+def test_each_rank_says_its_lines_and_the_worst_code_is_passed_on(a4: Commands) -> None:
     script = "echo one; echo two >&2; case $(hostname) in *-0-3) exit 5;; esac"
-    code, out, err = a4("exec", JOB, "--ranks", "2-3", "--", "sh", "-c", script)
+    code, out, err = a4.run("exec", JOB, "--ranks", "2-3", "--", "sh", "-c", script)
     assert code == 5
     assert sorted(out.splitlines()) == ["2: one", "3: one"]
     assert sorted(err.splitlines()) == ["2: two", "3: exit code 5", "3: two"]
 
 
-def test_equal_outputs_stand_together(a4: Run) -> None:
-    code, out, _ = a4("exec", JOB, "--all", "--grouped", "--", "sh", "-c", "case $(hostname) in *-0-3) echo odd;; esac")
+def test_equal_outputs_stand_together(a4: Commands) -> None:
+    code, out, _ = a4.run(
+        "exec", JOB, "--all", "--grouped", "--", "sh", "-c", "case $(hostname) in *-0-3) echo odd;; esac"
+    )
     assert (code, out) == (0, "ranks 0-2, 4-7: (no output)\n≠ rank 3: odd\n")
 
 
@@ -65,8 +45,8 @@ def test_a_group_of_many_lines_has_a_heading(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "✗ ranks 0-1, exit code 3:\n  a\n  b\n"
 
 
-def test_ranks_as_json(a4: Run) -> None:
-    code, out, _ = a4("exec", JOB, "--ranks", "0,7", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 2")
+def test_ranks_as_json(a4: Commands) -> None:
+    code, out, _ = a4.run("exec", JOB, "--ranks", "0,7", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 2")
     found: dict[str, Any] = json.loads(out)
     assert (code, found["code"], [each["rank"] for each in found["ranks"]]) == (2, 2, [0, 7])
     assert found["ranks"][0]["errors"] == "err\n"
@@ -94,40 +74,40 @@ def test_ranks_as_json(a4: Run) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_a_code(
-    argv: tuple[str, ...], code: int, sentence: str, a4: Run
+    argv: tuple[str, ...], code: int, sentence: str, a4: Commands
 ) -> None:
-    found, out, told = a4(*argv)
+    found, out, told = a4.run(*argv)
     assert (found, out) == (code, "")
     assert sentence in told
     assert "Traceback" not in told
     assert told.count("\n") == 1
 
 
-def test_a_folder_goes_to_every_rank_and_comes_back_from_each(a4: Run, tmp_path: Path) -> None:
+def test_a_folder_goes_to_every_rank_and_comes_back_from_each(a4: Commands, tmp_path: Path) -> None:
     (tmp_path / "src/sub").mkdir(parents=True)
     (tmp_path / "src/sub/a b").write_text("told")
-    code, out, err = a4("cp", "-r", str(tmp_path / "src"), f"{JOB}:all:", "--ranks", "1-2")
+    code, out, err = a4.run("cp", "-r", str(tmp_path / "src"), f"{JOB}:all:", "--ranks", "1-2")
     assert (code, err, len(out.splitlines())) == (0, "", 2)
     assert f"rank 1 of {JOB}: " in out
     assert "1 file, 4 B in " in out
     assert "by exec; sha256 equal" in out
-    code, out, _ = a4("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "1-2", "--json")
+    code, out, _ = a4.run("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "1-2", "--json")
     reports = json.loads(out)
     assert [(each["rank"], each["files"], each["proof"]) for each in reports] == [(1, 1, "sha256"), (2, 1, "sha256")]
     assert (tmp_path / "back/rank-2/src/sub/a b").read_text() == "told"
-    code, out, err = a4("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "0-1")
+    code, out, err = a4.run("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "0-1")
     assert (code, err) == (1, f"a4: There is no src in rank 0 of {JOB}.\n")
     assert "4 B of it was there" in out
 
 
-def test_facts_of_a_rank(a4: Run) -> None:
-    code, out, _ = a4("facts", JOB, "workload/1", "--json")
+def test_facts_of_a_rank(a4: Commands) -> None:
+    code, out, _ = a4.run("facts", JOB, "workload/1", "--json")
     found = json.loads(out)
     assert (code, found["rank"], len(found["gpus"])) == (0, 1, 8)
     facts = {each["name"]: each for each in found["facts"]}
     assert "NCCL_NET=gIB" in facts["environment"]["text"]
     assert facts["gpus"]["words"].startswith("8 × NVIDIA")
-    code, out, _ = a4("facts", JOB, "1")
+    code, out, _ = a4.run("facts", JOB, "1")
     assert "── GPUs: 8 × NVIDIA" in out
 
 

@@ -2,64 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from console.models.attach import STEPS
-from console.practice.child import PracticeProcess
-from screens.__main__ import main
 from tests.openssh import OpenSsh, alone, require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.screens.cli.commands import Commands
 
 JOB = "llama-70b"
+SPEED = 10.0
 A4 = Path(sys.executable).with_name("a4")
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    practice = PracticeProcess.start(speed=10)
-    try:
-        yield practice.kubeconfig()
-    finally:
-        practice.stop()
-
-
-class Commands:
-    """Runs one command after the other on the same cluster, with an ssh folder of the test's own."""
+class SshCommands(Commands):
+    """Commands with an ssh folder of the test's own."""
 
     def __init__(self, kubeconfig: Path, openssh: OpenSsh, capfd: pytest.CaptureFixture[str]) -> None:
-        self.kubeconfig, self.openssh, self.capfd = kubeconfig, openssh, capfd
-
-    def run(self, *argv: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        code = main([argv[0], "--kubeconfig", str(self.kubeconfig), *argv[1:]])
-        said = self.capfd.readouterr()
-        return code, said.out, said.err
-
-    def json(self, *argv: str) -> Any:
-        code, out, err = self.run(*argv, "--json")
-        assert code == 0, err
-        return json.loads(out)
+        super().__init__(kubeconfig, capfd)
+        self.openssh = openssh
 
 
 @pytest.fixture
 def a4(
     kubeconfig: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Commands:
+) -> SshCommands:
     require("ssh", lab=False)
-    return Commands(kubeconfig, alone(monkeypatch, tmp_path / "ssh"), capfd)
+    return SshCommands(kubeconfig, alone(monkeypatch, tmp_path / "ssh"), capfd)
 
 
-def test_a_command_over_ssh_and_its_exit_code(a4: Commands) -> None:
+def test_a_command_over_ssh_and_its_exit_code(a4: SshCommands) -> None:
     command = [str(A4), "ssh", "--kubeconfig", str(a4.kubeconfig), "--yes", JOB, "1", "--", "hostname; exit 7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.stdout, done.returncode) == (f"{JOB}-workload-0-1\n", 7), done.stderr
@@ -69,7 +45,7 @@ def test_a_command_over_ssh_and_its_exit_code(a4: Commands) -> None:
     assert (again.stdout, again.stderr) == (f"{JOB}-workload-0-1\n", ""), "there is nothing to do and to say"
 
 
-def test_a_config_that_cannot_be_changed_is_no_hindrance(a4: Commands) -> None:
+def test_a_config_that_cannot_be_changed_is_no_hindrance(a4: SshCommands) -> None:
     a4.openssh.config.mkdir(parents=True)
     command = [str(A4), "ssh", "--kubeconfig", str(a4.kubeconfig), "--yes", JOB, "5", "--", "hostname"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
@@ -77,7 +53,7 @@ def test_a_config_that_cannot_be_changed_is_no_hindrance(a4: Commands) -> None:
     assert "cannot be read: Is a directory" in done.stderr
 
 
-def test_no_key_is_put_anywhere_without_a_yes(a4: Commands) -> None:
+def test_no_key_is_put_anywhere_without_a_yes(a4: SshCommands) -> None:
     code, out, err = a4.run("ssh", JOB, "0")
     assert (code, out) == (3, "")
     assert "does not know your key" in err
@@ -85,7 +61,7 @@ def test_no_key_is_put_anywhere_without_a_yes(a4: Commands) -> None:
     assert not a4.openssh.folder.exists()
 
 
-def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: Commands) -> None:
+def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: SshCommands) -> None:
     a4.openssh.folder.mkdir()
     a4.openssh.config.write_bytes(b"Host mine\r\n  User me")
     written = a4.json("ssh", "--write-config", "--yes")["hosts"]
@@ -99,7 +75,7 @@ def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: Commands) -> 
     assert a4.openssh.config.read_bytes() == b"Host mine\r\n  User me"
 
 
-def test_no_private_key_is_readable_by_others_or_told(a4: Commands) -> None:
+def test_no_private_key_is_readable_by_others_or_told(a4: SshCommands) -> None:
     host = a4.json("ssh", JOB, "2", "--yes")
     assert host["fingerprints"][0].startswith("SHA256:")
     files = [path for path in a4.openssh.folder.rglob("*") if path.is_file()]
@@ -108,7 +84,7 @@ def test_no_private_key_is_readable_by_others_or_told(a4: Commands) -> None:
     assert stat.S_IMODE(secret[0].stat().st_mode) == 0o600
 
 
-def test_an_editor_of_this_machine_is_started(a4: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editor_of_this_machine_is_started(a4: SshCommands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "cursor"
     program.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >"{tmp_path}/started"\n')
@@ -119,7 +95,7 @@ def test_an_editor_of_this_machine_is_started(a4: Commands, tmp_path: Path, monk
     assert (tmp_path / "started").read_text() == "--remote|ssh-remote+a4-llama-70b-3|/work space|"
 
 
-def test_without_an_editor_there_are_its_link_and_the_steps(a4: Commands) -> None:
+def test_without_an_editor_there_are_its_link_and_the_steps(a4: SshCommands) -> None:
     code, out, _ = a4.run("code", JOB, "3", "--yes", "--editor", "code-insiders", "--folder", "/a b")
     assert code == 0
     assert out.splitlines()[0] == "vscode-insiders://vscode-remote/ssh-remote+a4-llama-70b-3/a%20b"
@@ -129,7 +105,7 @@ def test_without_an_editor_there_are_its_link_and_the_steps(a4: Commands) -> Non
     assert "host a4-llama-70b-3" in out
 
 
-def test_the_doctor_in_words_and_in_json(a4: Commands) -> None:
+def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
     code, out, _ = a4.run("doctor", JOB, "4")
     assert code == 1
     assert "✗ Login" in out
@@ -145,7 +121,7 @@ def test_the_doctor_in_words_and_in_json(a4: Commands) -> None:
     assert "There is no job nowhere" in out
 
 
-def test_what_cannot_be(a4: Commands) -> None:
+def test_what_cannot_be(a4: SshCommands) -> None:
     assert a4.run("ssh", "nowhere", "0")[0] == 1
     assert a4.run("ssh", JOB, "99")[0] == 2
     assert a4.run("ssh", JOB, "0", "1")[0] == 2

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.practice.child import PracticeProcess
-from screens.__main__ import main
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[str]:
-    practice = PracticeProcess.start(speed=20.0, seed=0)
-    try:
-        yield str(practice.kubeconfig())
-    finally:
-        practice.stop()
+    from tests.screens.cli.commands import Commands
 
 
 @pytest.fixture(autouse=True)
@@ -30,25 +19,19 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
-def run(capsys: pytest.CaptureFixture[str], kubeconfig: str, *words: str) -> tuple[int, str, str]:
-    code = main([*words, "--kubeconfig", kubeconfig])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-def test_hang_names_the_rank(capsys: pytest.CaptureFixture[str], kubeconfig: str) -> None:
-    code, out, _ = run(capsys, kubeconfig, "hang", "rag-eval", "-n", "team-b", "--json")
+def test_hang_names_the_rank(a4: Commands) -> None:
+    code, out, _ = a4.run("hang", "rag-eval", "-n", "team-b", "--json")
     told = json.loads(out)
     assert code == 1
     assert [(group["in"], group["ranks"]) for group in told["groups"] if group["suspect"]] == [("data loader", [1])]
     assert told["processes"][1]["where"]["doing"] == "data"
-    code, out, _ = run(capsys, kubeconfig, "hang", "llama-70b")
+    code, out, _ = a4.run("hang", "llama-70b")
     assert code == 0
     assert out.startswith("64 in backward\n")
 
 
-def test_gpus_worst_first(capsys: pytest.CaptureFixture[str], kubeconfig: str) -> None:
-    code, out, _ = run(capsys, kubeconfig, "gpus", "rag-eval", "-n", "team-b")
+def test_gpus_worst_first(a4: Commands) -> None:
+    code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
     assert code == 0
     assert out.splitlines()[2].split()[:3] == ["0", "1", "0"]
 
@@ -66,9 +49,7 @@ def test_gpus_worst_first(capsys: pytest.CaptureFixture[str], kubeconfig: str) -
         (("llama-70b", "--stall", "0"), 2, "stall has to be a number of at least 1"),
     ],
 )
-def test_wait(
-    capsys: pytest.CaptureFixture[str], kubeconfig: str, words: tuple[str, ...], code: int, said: str
-) -> None:
-    ended, out, errors = run(capsys, kubeconfig, "wait", *words)
+def test_wait(a4: Commands, words: tuple[str, ...], code: int, said: str) -> None:
+    ended, out, errors = a4.run("wait", *words)
     assert said in out + errors
     assert ended == code

@@ -1,0 +1,29 @@
+"""A practice cluster for each module that asks for one, and commands on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.practice.child import PracticeProcess
+from tests.screens.cli.commands import Commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Of a practice cluster that runs as fast as the module's SPEED says."""
+    practice = PracticeProcess.start(speed=getattr(request.module, "SPEED", 20.0))
+    try:
+        yield practice.kubeconfig()
+    finally:
+        practice.stop()
+
+
+@pytest.fixture
+def a4(kubeconfig: Path, capfd: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(kubeconfig, capfd)
