@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.models.build import RUNNING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from console.models.build import Build
@@ -43,31 +46,43 @@ def read(path: Path) -> tuple[Made, ...]:
 
 
 def note(path: Path, builds: list[Build]) -> tuple[Made, ...]:
-    """Write down what builds make, and what became of those that stand there already; what the file holds then."""
-    known = {(each.build, each.image): each for each in read(path)}
-    before = dict(known)
-    for build in builds:
-        for image in build.images:
-            key = build.id, image
-            moment = build.ended or build.created
-            known[key] = (
-                replace(known[key], status=build.status, moment=moment)
-                if key in known
-                else Made(image, build.id, build.project, build.location, build.status, moment)
-            )
-    found = tuple(sorted(known.values(), key=lambda each: -each.moment)[:MOST])
-    if known != before:
-        _write(path, found)
-    return found
+    """Write down what builds make, and what became of those that stand there already; what the file holds then.
 
-
-def _write(path: Path, found: tuple[Made, ...]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps([asdict(each) for each in found], indent=1))
-    new.replace(path)
+    Where the file cannot be written, the images are found in the registry only.
+    """
+    with suppress(OSError), _alone(path):
+        known = {(each.build, each.image): each for each in read(path)}
+        before = dict(known)
+        for build in builds:
+            for image in build.images:
+                key = build.id, image
+                moment = build.ended or build.created
+                known[key] = (
+                    replace(known[key], status=build.status, moment=moment)
+                    if key in known
+                    else Made(image, build.id, build.project, build.location, build.status, moment)
+                )
+        if known != before:
+            _write(path, sorted(known.values(), key=lambda each: -each.moment)[:MOST])
+    return read(path)
 
 
 def forget(path: Path, build: str) -> None:
     """A build that Google does not know."""
-    _write(path, tuple(each for each in read(path) if each.build != build))
+    with suppress(OSError), _alone(path):
+        _write(path, [each for each in read(path) if each.build != build])
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One writer at a time, of all threads and consoles."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
+        yield
+
+
+def _write(path: Path, found: list[Made]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps([asdict(each) for each in found], indent=1))
+    new.replace(path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.models.explanation import Category, Why
+from console.models.image_trouble import why_no_image
 from console.models.job import JobState
 from console.models.link import LinkState
 from console.models.ranks import first_failure, ranks
@@ -82,7 +83,7 @@ def _waiting(rank: Rank) -> Container | None:
 
 def _image(rank: Rank) -> str | None:
     waiting = _waiting(rank)
-    return (waiting.message or waiting.reason) if waiting and waiting.reason in _IMAGE else None
+    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else None
 
 
 def _crashing(rank: Rank) -> str | None:

@@ -141,7 +141,10 @@ class PracticeCluster:
         from console.practice.google.cloud import PracticeGoogle
         from console.practice.google.server import GoogleServer
 
-        world = PracticeGoogle(self.storage, self.clock, server=self.url, authority=self.server.authority)
+        world = PracticeGoogle(
+            self.storage, self.clock, server=self.url, authority=self.server.authority,
+            registries=self.kubelets.registries,
+        )  # fmt: skip
         harm_google(world)
         return GoogleServer(world)
 

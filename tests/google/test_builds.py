@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,18 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
-from console.images import contexts
-from console.models.build import REGISTRY, TAG, BuildPlan
+from console.images import contexts, remembered
+from console.models.build import REGISTRY, TAG, Build, BuildPlan
 from console.practice.google.builds import Yard
 from console.practice.google.cloud import DISABLED, LOCKED, Fault
 from console.practice.google.registry import ADDRESS
+from console.practice.node.registries import STOCK
 from tests.google.practised import google
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from console.images import Images
-    from console.models.build import Build
 
 
 async def printed(images: Images, build: Build) -> list[str]:
@@ -137,7 +138,7 @@ async def test_the_list_comes_in_pages_latest_first() -> None:
         assert found[2].seconds(0.0) == pytest.approx(1122, abs=1)
         assert len(await session.images.builds(most=2)) == 2
         registry = await session.images.registry()
-        assert len(registry.images) == 3
+        assert len(registry.images) == len(STOCK)
         assert {each.location for each in registry.repositories} == {"us-central1", "us"}
 
 
@@ -283,3 +284,32 @@ def test_what_is_packed_is_the_folder_without_what_nobody_builds_from(tmp_path: 
     with tarfile.open(target) as packed:
         assert sorted(packed.getnames()) == ["Dockerfile", "link", "src/a.py"]
         assert {each.uid for each in packed.getmembers()} == {0}
+
+
+async def test_many_consoles_remember_at_once(tmp_path: Path) -> None:
+    """Threads stand for consoles: none fails, and nothing that one wrote is lost by another."""
+    path = tmp_path / "images.json"
+
+    def built(number: int) -> None:
+        build = Build(
+            f"b{number}",
+            "p",
+            "l",
+            "SUCCESS",
+            "",
+            (f"i:{number}",),
+            (),
+            {},
+            "",
+            0.0,
+            float(number),
+            0.0,
+            0.0,
+            "",
+            True,
+            "",
+        )
+        remembered.note(path, [build])
+
+    await asyncio.gather(*(asyncio.to_thread(built, number) for number in range(20)))
+    assert {each.image for each in remembered.read(path)} == {f"i:{number}" for number in range(20)}

@@ -13,6 +13,7 @@ import pytest
 from console.errors import BadInput, NotAllowed, NotFound
 from console.practice.cluster import PracticeCluster
 from console.practice.google.vault import BUCKET, Vault
+from console.practice.objects.resources import PODS
 from console.session import Session
 from console.settings import Settings
 from screens.cli.commands import perform
@@ -58,6 +59,24 @@ async def test_from_the_list_to_a_built_image_and_back(
         assert lines[-1] == "DONE"
         assert await run("images", "--json") == 0
         assert ["cli"] in [each["tags"] for each in said(capsys)["items"]]
+
+
+async def test_one_is_cancelled_another_runs_in_a_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.images.POLL", 0.02)
+    async with typed() as (run, cluster):
+        cluster.clock.speed = 1.0
+        assert await run("build", "testbed", "--set", "_IMAGE_TAG=gone", "--json") == 0
+        number = said(capsys)["id"]
+        assert await run("build-cancel", number, "--yes", "--json") == 0
+        assert said(capsys)["status"] == "CANCELLED"
+        cluster.clock.speed = 200.0
+        assert await run("build", "testbed", "--set", "_IMAGE_TAG=kept", "--wait", "--json") == 0
+        (image,) = said(capsys)["images"]
+        assert await run("launch", "ddp-smoke", "--name", "ddp", "--set", f"image={image}", "--wait") == 0
+        mains = [pod["spec"]["containers"][0]["image"] for pod in cluster.storage.list(PODS)]
+        assert set(mains) == {image}
 
 
 async def test_a_build_that_fails_has_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.widgets import Input
 
+from console.models.launch import LaunchPlan
 from console.practice.cluster import PracticeCluster
 from console.practice.google.cloud import Fault
+from console.practice.google.registry import Shelf
 from console.practice.google.vault import BUCKET, Vault
+from console.practice.objects.resources import PODS
 from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.bucket import BucketScreen
 from screens.build import BuildScreen
 from screens.images import ImagesScreen
+from screens.job import JobScreen
 from screens.launch import LaunchScreen
 from screens.modals.ask_build import AskBuild
 from screens.modals.confirm import Confirm
+from screens.modals.launch_look import LaunchLook
 from screens.modals.pick import Pick
 from screens.modals.prompt import Prompt
 from screens.storage import StorageScreen
@@ -42,7 +47,7 @@ async def practised(
     speed: float = 200.0,
     read_only: bool = False,
     scene: Literal["empty", "full"] = "empty",
-) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeGoogle]]:
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
     monkeypatch.setattr("console.images.POLL", 0.1)
     monkeypatch.setattr("screens.images.SOON", 0.1)
     monkeypatch.setattr("screens.build.AGAIN", 0.1)
@@ -57,9 +62,13 @@ async def practised(
         app = ConsoleApp(settings, connect=connect)
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.connected and app.fleet.nodes)
-            assert cluster.google is not None
-            yield app, pilot, cluster.google.world
+            yield app, pilot, cluster
             await app.session.close()
+
+
+def world_of(cluster: PracticeCluster) -> PracticeGoogle:
+    assert cluster.google is not None
+    return cluster.google.world
 
 
 def shows(app: ConsoleApp, words: str, *, there: bool = True) -> bool:
@@ -89,11 +98,11 @@ async def begin(app: ConsoleApp, pilot: Pilot[Any], tag: str) -> BuildScreen:
 
 
 async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with practised(monkeypatch) as (app, pilot, _):
+    async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
         page = await begin(app, pilot, "new")
         await until(pilot, lambda: page.view.status == "the build is over")
-        assert "DONE" in screen_text(app)
+        await until(pilot, lambda: "DONE" in screen_text(app))
         await until(pilot, lambda: "● success" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
@@ -106,7 +115,30 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         assert planned[0].values["image"] == image
         await until(pilot, lambda: image in screen.form.page.offers["images"].names)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await until(pilot, lambda: any(pod.phase in {"Running", "Succeeded"} for pod in app.fleet.pods.values()))
+        assert {
+            container["image"]
+            for pod in cluster.storage.list(PODS)
+            for container in pod["spec"]["containers"]
+            if container["name"] == "workload"
+        } == {image}
+
+
+async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image = "us-central1-docker.pkg.dev/practice/a4/testbed:later"
+    async with practised(monkeypatch) as (app, pilot, cluster):
+        plan = LaunchPlan("interactive", "early", "default", app.session.set_values("interactive", [f"image={image}"]))
+        await app.session.launch(plan)
+        app.open_page("job", "default", "early", "ranks")
+        await until(pilot, lambda: f"cannot get its image: there is no image {image}" in screen_text(app))
+        await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
+        world_of(cluster).part(Shelf).push(image, 1_000_000_000, 0.0)
+        await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))
 
 
 async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +160,7 @@ async def test_one_is_cancelled_only_after_a_question(monkeypatch: pytest.Monkey
 
 
 async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with practised(monkeypatch) as (app, pilot, world):
+    async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, Pick))
@@ -151,7 +183,7 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
             await until(pilot, partial(shows, app, words, there=False))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen))
-        assert not [name for name, _ in world.calls if "Create" in name]
+        assert not [name for name, _ in world_of(cluster).calls if "Create" in name]
 
 
 async def test_read_only_has_no_key_that_builds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +198,8 @@ async def test_read_only_has_no_key_that_builds(monkeypatch: pytest.MonkeyPatch)
 async def test_what_google_refuses_stands_where_the_rows_would(monkeypatch: pytest.MonkeyPatch) -> None:
     import grpc
 
-    async with practised(monkeypatch) as (app, pilot, world):
+    async with practised(monkeypatch) as (app, pilot, cluster):
+        world = world_of(cluster)
         world.faults.append(Fault("ListBuilds", grpc.StatusCode.PERMISSION_DENIED, "You may not list builds"))
         world.projects["practice"].enabled.discard("lustre.googleapis.com")
         await pilot.press("I")
@@ -236,7 +269,7 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
 
 
 async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with practised(monkeypatch, speed=1.0, scene="full") as (app, pilot, world):
+    async with practised(monkeypatch, speed=1.0, scene="full") as (app, pilot, cluster):
         await until(pilot, lambda: app.fleet.jobsets and app.fleet.pods)
         fleet = app.fleet
         job = next(
@@ -251,4 +284,4 @@ async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("enter")
         await until(pilot, lambda: "pod-logs/coordinator.log" in toasts(app))
-        assert "testbed-logs/pod-logs/coordinator.log" in world.part(Vault).buckets[BUCKET].things
+        assert "testbed-logs/pod-logs/coordinator.log" in world_of(cluster).part(Vault).buckets[BUCKET].things

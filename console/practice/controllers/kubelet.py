@@ -10,6 +10,7 @@ from console.practice.clock import seconds_of
 from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import annotations_of, deleting, key_of, labels_of
 from console.practice.controllers.pod_run import PodRun
+from console.practice.node.registries import Registries
 from console.practice.objects.refusal import ApiError, bad_request
 from console.practice.objects.resources import NODES, PODS
 from console.practice.programs.catalogue import choose
@@ -40,6 +41,7 @@ class Kubelets(Controller):
         self._runs: dict[str, PodRun] = {}
         """By the uid of the pod."""
         self._rooms: dict[str, Room] = {}
+        self.registries = Registries()
         self._pulled: set[tuple[str, str]] = set()
         self._printed: dict[str, int] = {}
         self._addresses = 10
@@ -118,9 +120,13 @@ class Kubelets(Controller):
         self._addresses += 1
         return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
 
+    def has(self, node: str, image: str) -> bool:
+        """Whether a node has an image."""
+        return (node, image) in self._pulled
+
     def pull_seconds(self, node: str, image: str) -> float:
-        """Return how long an image takes to pull, 0 when the node has it."""
-        if (node, image) in self._pulled:
+        """Return how long an image takes to pull, 0 when the node has it; from then on it has it."""
+        if self.has(node, image):
             return 0.0
         self._pulled.add((node, image))
         return _FIRST_PULL_SECONDS + len(image) % 7 / 2

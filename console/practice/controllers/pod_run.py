@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SANDBOX_SECONDS = 0.9
 _CACHED_PULL_SECONDS = 0.4
+_REFUSED_SECONDS = 1.2
+_NEXT_LOOK_SECONDS = 2.0
 _RETRY_SECONDS = 2.0
 _BACKOFF_SECONDS = 10.0
 _BACKOFF_MOST = 300.0
@@ -44,6 +46,8 @@ class PodRun:
         self._started = stamp(self._clock.now())
         self._sandbox = False
         self._changed: dict[str, tuple[str, str]] = {}
+        self._pauses: dict[str, float] = {}
+        """Seconds until the next pull of a container's image that could not be pulled."""
         for run in self.main if self.init else ():
             run.wait("PodInitializing")
         for run in self.init[1:]:
@@ -111,14 +115,18 @@ class PodRun:
 
     def _pull(self, run: ContainerRun) -> None:
         image, policy = str(run.spec.get("image", "")), run.spec.get("imagePullPolicy")
-        seconds = self._kubelets.pull_seconds(self.pod["spec"]["nodeName"], image)
-        if not seconds and policy != "Always":
+        node = self.pod["spec"]["nodeName"]
+        if policy != "Always" and self._kubelets.has(node, image):
             self._say(
                 "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod', run
             )
             self._clock.after(0.1, lambda: self._create(run))
             return
         self._say("Pulling", f'Pulling image "{image}"', run)
+        if why := self._kubelets.registries.why_not(image):
+            self._clock.after(_REFUSED_SECONDS, lambda: self._not_pulled(run, image, why))
+            return
+        seconds = self._kubelets.pull_seconds(node, image)
 
         def pulled() -> None:
             took = f"{seconds or _CACHED_PULL_SECONDS:.3f}s"
@@ -131,6 +139,28 @@ class PodRun:
                 self._create(run)
 
         self._clock.after(seconds or _CACHED_PULL_SECONDS, pulled)
+
+    def _not_pulled(self, run: ContainerRun, image: str, why: str) -> None:
+        """Say so, and try again after pauses that grow."""
+        if self.stopping:
+            return
+        pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _BACKOFF_MOST)
+        self._say("Failed", f'Failed to pull image "{image}": {why}', run, kind="Warning")
+        self._say("Failed", "Error: ErrImagePull", run, kind="Warning")
+        run.wait("ErrImagePull", why)
+        self.report()
+
+        def back_off() -> None:
+            if self.stopping:
+                return
+            text = f'Back-off pulling image "{image}"'
+            self._say("BackOff", text, run)
+            self._say("Failed", "Error: ImagePullBackOff", run, kind="Warning")
+            run.wait("ImagePullBackOff", f"{text}: ErrImagePull: {why}")
+            self.report()
+            self._clock.after(pause - _NEXT_LOOK_SECONDS, lambda: None if self.stopping else self._pull(run))
+
+        self._clock.after(_NEXT_LOOK_SECONDS, back_off)
 
     def _create(self, run: ContainerRun) -> None:
         if self.stopping:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from console.practice.google.serving import RefusalError
+from console.practice.node.registries import Registries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,8 +89,18 @@ class LongWork:
 class PracticeGoogle:
     """One world of practice Google; `server` and `authority` (PEM) are those of the practice cluster."""
 
-    def __init__(self, storage: Storage, clock: Clock, *, server: str = "", authority: bytes = b"") -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        *,
+        server: str = "",
+        authority: bytes = b"",
+        registries: Registries | None = None,
+    ) -> None:
         self.storage, self.clock = storage, clock
+        self.registries = registries or Registries()
+        """What nodes can pull, and builds push into."""
         self.server, self.authority = server, authority
         self.opening = clock.now()
         self.page = 50

@@ -13,6 +13,7 @@ from console.models.build import repository_parts
 from console.practice.google.cloud import PROJECT, REGION, missing
 from console.practice.google.longrunning import told
 from console.practice.google.serving import Method, RefusalError
+from console.practice.node.registries import STOCK
 
 if TYPE_CHECKING:
     from google.longrunning.operations_pb2 import Operation
@@ -39,14 +40,13 @@ class Shelf:
         for project, place, name, kind in (
             (PROJECT, REGION, "a4", kinds.DOCKER),
             (PROJECT, REGION, "wheels", kinds.PYTHON),
+            (PROJECT, REGION, "images", kinds.DOCKER),
             (PROJECT, "us", "mirror", kinds.DOCKER),
         ):
             path = f"projects/{project}/locations/{place}/repositories/{name}"
             self.repositories[path] = api.Repository(name=path, format_=kind, size_bytes=0)
-        now = world.opening
-        self.push(f"{ADDRESS}/testbed:nemo25.04-gib1.0.6-A4", 21_400_000_000, now - 12 * DAY)
-        self.push(f"{ADDRESS}/unified-testbed-pytorch:25.06-py3", 14_800_000_000, now - 3 * DAY)
-        self.push(f"us-docker.pkg.dev/{PROJECT}/mirror/pytorch:25.06-py3", 13_900_000_000, now - 30 * DAY)
+        for image, size, days in STOCK:
+            self.push(image, size, world.opening - days * DAY)
 
     def push(self, reference: str, size: int, moment: float) -> str:
         """An image comes in under a tag, which leaves the image that had it; its digest. KeyError: no repository."""
@@ -67,6 +67,7 @@ class Shelf:
             name=f"{path}/dockerImages/{name}@{digest}", uri=f"{base}@{digest}", tags=[tag], image_size_bytes=size,
             upload_time=when, build_time=when, media_type="application/vnd.docker.distribution.manifest.v2+json",
         )  # fmt: skip
+        self.world.registries.push(reference, digest)
         return digest
 
 

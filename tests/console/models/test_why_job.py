@@ -78,7 +78,11 @@ def test_admitted_and_not_started_yet() -> None:
     ("last", "category", "sentence"),
     [
         (pod(3, waiting("ImagePullBackOff", 'Back-off pulling image "x"')), Category.IMAGE,
-         '1 of 4 ranks cannot get its image: Back-off pulling image "x"'),
+         "1 of 4 ranks cannot get its image: x could not be pulled"),
+        (pod(3, waiting("ErrImagePull", 'code = NotFound desc = failed to pull image "a/b:1": a/b:1: not found')),
+         Category.IMAGE, "1 of 4 ranks cannot get its image: there is no image a/b:1"),
+        (pod(3, waiting("ErrImagePull", 'failed to pull image "a/b:1": failed to authorize: 403 Forbidden')),
+         Category.IMAGE, "1 of 4 ranks cannot get its image: the nodes may not read a/b:1, or it is not there"),
         (pod(3, node="", unschedulable="0/20 nodes are available"), Category.UNSCHEDULABLE,
          "1 of 4 ranks finds no node: 0/20 nodes are available"),
         (pod(3, node="", gated=("kueue.x-k8s.io/topology",)), Category.GATED,

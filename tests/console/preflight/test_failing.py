@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from console.models.check import Result
-from console.practice.google.images import World
 from console.practice.google.networks import Fabric
 from console.practice.google.registry import Shelf
 from console.practice.google.vault import BUCKET, FAR, Vault
@@ -204,11 +203,11 @@ async def test_it_fails_when_it_should(here: Ground, case: Case) -> None:
 
 async def test_registries_that_hide_an_image_are_told_from_those_without_it(here: Ground) -> None:
     wish = here.wish(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3")
-    here.world.part(World).hidden.add("nvcr.io/nvidia/pytorch")
+    here.world.registries.hidden.add("nvcr.io/nvidia/pytorch")
     try:
         check = await here.look("P23", wish)
     finally:
-        here.world.part(World).hidden.clear()
+        here.world.registries.hidden.clear()
     assert "does not let this login see" in f"{check.reason} {check.evidence}"
 
 

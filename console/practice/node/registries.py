@@ -1,0 +1,83 @@
+"""The image registries of the world, as far as recipes pull from them and builds push into them; nodes know them."""
+
+from __future__ import annotations
+
+import re
+
+_GIB = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic"
+_NEMO = "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl"
+_OWN = "us-central1-docker.pkg.dev/practice"
+PUBLIC: dict[str, dict[str, str]] = {
+    "nvcr.io/nvidia/pytorch": {"25.06-py3": "12.9.1.010", "24.07-py3": "12.5.1.007"},
+    "dsw-registry.cn-wulanchabu.cr.aliyuncs.com/pai/pai-megatron-patch": {"25.04": "12.8.1.012"},
+    "modelscope-registry.us-west-1.cr.aliyuncs.com/modelscope-repo/modelscope": {},
+    _GIB: dict.fromkeys(("v1.0.5", "v1.0.6", "v1.1.0", "latest"), "12.8.0"),
+    _NEMO: {"nemo25.04-gib1.0.6-A4": "12.8.1"},
+}
+"""Public images: the tags there are with their version of CUDA, "" where the image does not say; without any tag here,
+whatever names a version of CUDA is there."""
+STOCK = (
+    (f"{_OWN}/a4/testbed:nemo25.04-gib1.0.6-A4", 21_400_000_000, 12),
+    (f"{_OWN}/a4/unified-testbed-pytorch:25.06-py3", 14_800_000_000, 3),
+    ("us-docker.pkg.dev/practice/mirror/pytorch:25.06-py3", 13_900_000_000, 30),
+    (f"{_OWN}/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4", 21_300_000_000, 45),
+)
+"""What the project's own repositories hold from the start: the image, its bytes, its age in days."""
+_BUILT = "12.9.1.010"
+_CUDA_IN_TAG = re.compile(r"cuda(\d+\.\d+\.\d+)")
+_STRICT = re.compile(r"^(?:[a-z0-9-]+-docker\.pkg\.dev|nvcr\.io)/")
+"""Registries of which all is known; images of others are there, whatever they are called."""
+_REFUSED = (
+    'rpc error: code = {code} desc = failed to pull and unpack image "{image}": failed to resolve reference "{image}": '
+)
+
+
+class Registries:
+    """What can be pulled."""
+
+    def __init__(self) -> None:
+        self.hidden: set[str] = set()
+        """Names that nobody may see who is not logged in there."""
+        self._held: dict[str, set[str]] = {}
+        for image, _, _ in STOCK:
+            self.push(image)
+
+    def push(self, image: str, digest: str = "") -> None:
+        """An image comes in under its tag, and under its digest."""
+        name, mark = split(image)
+        self._held.setdefault(name, set()).update({mark, digest} - {""})
+
+    def cuda(self, image: str) -> str | None:
+        """Version of CUDA in an image, "" where it does not say; None if there is no such image."""
+        name, mark = split(image)
+        if mark in self._held.get(name, ()):
+            return _BUILT
+        tags = PUBLIC.get(name)
+        if tags is None:
+            return None
+        named = _CUDA_IN_TAG.search(mark)
+        return tags.get(mark) if tags or not named else named[1]
+
+    def why_not(self, image: str) -> str:
+        """Why a node cannot pull it, in the words of containerd; "" if it can."""
+        name, mark = split(image)
+        whole = f"{name}{'@' if mark.startswith('sha256:') else ':'}{mark}"
+        if name in self.hidden:
+            host = name.partition("/")[0]
+            said = (
+                f"failed to authorize: failed to fetch oauth token: unexpected status from GET request to "
+                f"https://{host}/v2/token: 403 Forbidden"
+            )
+            return _REFUSED.format(code="PermissionDenied", image=whole) + said
+        if (_STRICT.match(name) or name in PUBLIC) and self.cuda(image) is None:
+            return _REFUSED.format(code="NotFound", image=whole) + f"{whole}: not found"
+        return ""
+
+
+def split(image: str) -> tuple[str, str]:
+    """Name and tag or digest of an image; `latest` where neither is given."""
+    name, cut, digest = image.partition("@")
+    if cut:
+        return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name, digest
+    base, cut, tag = image.rpartition(":")
+    return (base, tag) if cut and "/" not in tag else (image, "latest")
