@@ -100,7 +100,7 @@ def of_thread(thread: ThreadStack) -> Whereabouts:
 
 
 def _clearly(frame: Frame) -> tuple[Doing, str] | None:
-    call, file = frame.function, frame.file
+    call, file = _plain(frame), frame.file
     if _MEETING.search(call):
         return Doing.MEETING, "the rendezvous"
     if _CHECKPOINT.search(call) or _CHECKPOINT.search(file):
@@ -115,21 +115,26 @@ def _clearly(frame: Frame) -> tuple[Doing, str] | None:
 def _vaguely(thread: ThreadStack) -> Whereabouts:
     """No call says it clearly: the GPU, a lock, some other wait, or work."""
     for frame in thread.frames:
-        matched = _COLLECTIVES.fullmatch(frame.function)
+        matched = _COLLECTIVES.fullmatch(_plain(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
             return Whereabouts(Doing.COLLECTIVE, matched[1].lstrip("_"), frame)
-        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(frame.function):
-            return Whereabouts(Doing.GPU, f"cuda {frame.function}", frame)
+        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain(frame)):
+            return Whereabouts(Doing.GPU, f"cuda {_plain(frame)}", frame)
     first = thread.frames[0]
-    if _LOCK.fullmatch(first.function):
+    if _LOCK.fullmatch(_plain(first)):
         return Whereabouts(Doing.LOCK, "a lock", _own_code(thread.frames) or first)
-    backward = next((each for each in thread.frames if each.function in ("backward", "_engine_run_backward")), None)
+    backward = next((each for each in thread.frames if _plain(each) in ("backward", "_engine_run_backward")), None)
     if backward is not None:
         return Whereabouts(Doing.COMPUTE, "backward", backward)
-    if "active" not in thread.state and _WAIT.fullmatch(first.function):
-        return Whereabouts(Doing.WAIT, first.function, _own_code(thread.frames) or first)
+    if "active" not in thread.state and _WAIT.fullmatch(_plain(first)):
+        return Whereabouts(Doing.WAIT, _plain(first), _own_code(thread.frames) or first)
     own = _own_code(thread.frames) or first
-    return Whereabouts(Doing.COMPUTE if "active" in thread.state else Doing.WAIT, own.function, own)
+    return Whereabouts(Doing.COMPUTE if "active" in thread.state else Doing.WAIT, _plain(own), own)
+
+
+def _plain(frame: Frame) -> str:
+    """The function without its class: newer py-spy tells "Condition.wait" of Python 3.11 and newer, older "wait"."""
+    return frame.function.rpartition(".")[2]
 
 
 def _own_code(frames: Iterable[Frame]) -> Frame | None:

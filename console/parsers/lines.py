@@ -17,13 +17,15 @@ LONGEST = 1 << 14
 class Lines:
     """Turns bytes into lines; what is left at the end counts as a line too."""
 
-    def __init__(self) -> None:
-        self._blocks = Blocks(LONGEST, returns=True)
+    def __init__(self, longest: int = LONGEST) -> None:
+        """`longest`: bytes of a line that are kept."""
+        self._longest = longest
+        self._blocks = Blocks(longest, returns=True)
 
     def add(self, data: bytes) -> Iterator[str]:
         """The lines that are whole now."""
         for raw in self._blocks.add(data).split(b"\n")[:-1]:
-            yield plain(raw[:LONGEST])
+            yield plain(raw[: self._longest])
 
     def end(self) -> Iterator[str]:
         """The last line, if it had no end."""

@@ -26,6 +26,13 @@ def recorded() -> tuple[Traced, ...]:
     return tuple(found)
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_py_spy_says_the_same_as_text_and_as_json(number: int) -> None:
+    (text,) = parse_pyspy((H200 / f"hang_rank{number}.txt").read_bytes())
+    (json,) = parse_pyspy((H200 / f"hang_rank{number}.json").read_bytes())
+    assert json.threads == text.threads
+
+
 def test_the_recording_of_a_hang_on_h200_names_rank_2() -> None:
     ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
     report = HangReport("hung", (PodTrace(0, "pod", "node", py_spy="py-spy"),), recorded(), ras)
@@ -78,6 +85,9 @@ def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread"
         ([("select", "selectors.py"), ("_next_data", "torch/utils/data/dataloader.py")], Doing.DATA, "data loader"),
         ([("read", "megatron/core/datasets/indexed_dataset.py")], Doing.DATA, "data loader"),
         ([("init_process_group", "torch/distributed/distributed_c10d.py")], Doing.MEETING, "the rendezvous"),
+        ([("Condition.wait", "threading.py"), ("Event.wait", "threading.py")], Doing.WAIT, "wait"),
+        ([("Lock.acquire", "my/locks.py")], Doing.LOCK, "a lock"),
+        ([("Loader.next_batch", "my/input.py")], Doing.DATA, "data loader"),
         ([("write", "torch/serialization.py"), ("save_checkpoint", "megatron/training/checkpointing.py")],
          Doing.CHECKPOINT, "a checkpoint"),
         ([("acquire", "threading.py"), ("put", "mine.py")], Doing.LOCK, "a lock"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,39 @@ def test_stacks_of_processes() -> None:
     )
     assert (bare.id, bare.name, bare.frames) == ("58", "", ())
     assert second == ProcessStacks(42, "python3 -u train.py", error="Failed to find python version from target process")
+
+
+def json_dump(*, indent: int | None) -> bytes:
+    """Two processes as `py-spy dump --json` of version 0.4.1 prints them, the one with --locals."""
+    frame = {
+        "name": "Trainer.step", "filename": "/workspace/train.py", "module": None, "short_filename": "train.py",
+        "line": 31, "locals": [{"name": "x", "addr": 1, "arg": True, "repr": "3"}], "is_entry": False,
+        "is_shim_entry": False,
+    }  # fmt: skip
+    native = {"name": "ncclKernel", "filename": "libnccl.so", "module": "libnccl.so", "short_filename": None, "line": 0}
+    thread = {
+        "pid": 41, "thread_id": 139672265362304, "thread_name": "MainThread", "os_thread_id": 410, "active": True,
+        "owns_gil": True, "frames": [native, frame], "process_info": None,
+    }  # fmt: skip
+    waits = {"thread_name": None, "os_thread_id": None, "active": False, "owns_gil": False, "frames": []}
+    info = {"pid": 42, "command_line": "python3 -u train.py", "parent": None}
+    other = {**thread, **waits, "pid": 42, "process_info": info}
+    return json.dumps([thread, {**thread, **waits}, other], indent=indent).encode() + b"\n"
+
+
+@pytest.mark.parametrize("indent", [2, None])
+def test_stacks_in_json(indent: int | None) -> None:
+    first, second = parse_pyspy(b"a banner of the shell\n" + json_dump(indent=indent))
+    main, idle = first.threads
+    assert (first.pid, first.command, second.pid, second.command) == (41, "", 42, "python3 -u train.py")
+    frames = (Frame("ncclKernel", "libnccl.so"), Frame("Trainer.step", "train.py", 31))
+    assert main == ThreadStack("410", "MainThread", frozenset({"active", "gil"}), frames)
+    assert idle == ThreadStack("0x7F07FBC30B80", "", frozenset({"idle"}))
+
+
+def test_what_is_no_dump_in_json_hides_none_behind_it() -> None:
+    (process,) = parse_pyspy(b"[\n  {\n]\n[rank0]: hello\n[\n]\n[\n   {\nProcess 7: python\nThread 7 (idle)\n")
+    assert (process.pid, len(process.threads)) == (7, 1)
 
 
 def test_an_error_without_a_process() -> None:
@@ -226,6 +260,7 @@ def test_how_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
 def test_no_bytes_break_them(data: bytes, before: str) -> None:
     whole = before.encode() + data
     assert parse_pyspy(whole) is not None
+    assert parse_pyspy(b"[\n" + data + b"\n]") is not None
     assert parse_lm_eval(whole) is not None
     assert parse_nvidia_smi(b"index, power.draw [W]\n" + data) is not None
 
