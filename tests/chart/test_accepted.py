@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 KINDS = "jobsets,jobs,pods,services,configmaps,secrets,workloads"
-LIMIT = 30.0
+LIMIT = 90.0
 """Seconds for the garbage collector to remove what a JobSet owned."""
 
 
@@ -37,8 +37,14 @@ def team(lab: Lab) -> Iterator[str]:
 
 @pytest.fixture
 async def launcher(lab: Lab, team: str) -> AsyncIterator[Launcher]:
+    """What a test that fails half-way has launched goes with it, so that one defect is one failure."""
     connection = Connection(load(lab.kubeconfig).target())
-    yield Launcher(CATALOGUE, Helm(lab.kubeconfig), connection.client)
+    launching = Launcher(CATALOGUE, Helm(lab.kubeconfig), connection.client)
+    yield launching
+    if left := await launching.releases(team):
+        for release in left:
+            await launching.stop(team, release.name)
+        await until_empty(lab)
     await connection.close()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.helm import Helm
 from console.models.job import JobState
 from console.settings import Settings
 from screens.app import ConsoleApp
@@ -18,7 +19,7 @@ from screens.modals.launch_look import LaunchLook
 from screens.widgets.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from console.models.fleet import Fleet
     from console.models.job import JobSet
@@ -46,6 +47,16 @@ def left(lab: Lab) -> list[str]:
     return [name for name in names if NAME in name]
 
 
+@pytest.fixture
+async def nothing_stays(lab: Lab) -> AsyncIterator[None]:
+    """A test that fails half-way takes its release along: the other tests share this control plane."""
+    yield
+    helm = Helm(lab.kubeconfig)
+    if any(release.name == NAME for release in await helm.releases("a4", NAMESPACE)):
+        await helm.uninstall(name=NAME, namespace=NAMESPACE)
+
+
+@pytest.mark.usefixtures("nothing_stays")
 async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
     app = ConsoleApp(Settings(kubeconfig=lab.kubeconfig))
 
@@ -70,7 +81,7 @@ async def test_the_main_job_from_the_form_to_nothing_left(lab: Lab) -> None:
         await pilot.press("ctrl+s")
         await until("the look at what will be created", lambda: isinstance(app.screen, LaunchLook))
         await pilot.press("ctrl+s")
-        await until("the job's page", lambda: isinstance(app.screen, JobScreen))
+        await until("the job's page", lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
         opened = app.screen
         assert isinstance(opened, JobScreen)
         panel = opened.query_one(NcclPanel)

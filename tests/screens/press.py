@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-DEADLINE = 10.0
+DEADLINE = 30.0
+"""Seconds: only a failing test waits so long, and a busy machine may take its time."""
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
-    """Let the app work until that holds."""
+    """Let the app work until that holds, and until the screen in front has its widgets."""
     end = time.monotonic() + DEADLINE
-    while not holds():
+    while not (holds() and pilot.app.screen.is_mounted):
         if pilot.app._exception is not None:
             raise pilot.app._exception
         assert time.monotonic() < end, "what the test waits for did not come"
