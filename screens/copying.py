@@ -9,6 +9,7 @@ from screens.modals.copy import CopyDialog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.files.copies import ContainerCopies
     from console.models.copying import CopyProgress, CopyReport
     from console.models.ranks import Rank
     from screens.base import LiveScreen
@@ -29,12 +30,9 @@ async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 async def fetch_from_pod(screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "") -> None:
     """A dialog that copies from a pod to this machine."""
-    container = container or _main(screen, namespace, pod)
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
-        return await screen.session.copies.fetch(
-            namespace, pod, source, target, container=container, where=where, progress=progress
-        )
+        return await _copies(screen, namespace, pod, where, container).fetch(source, target, progress=progress)
 
     dialog = CopyDialog(f"Copy from {where}", ("Path there", "To here"), perform, target="./")
     await screen.app.push_screen_wait(dialog)
@@ -42,23 +40,16 @@ async def fetch_from_pod(screen: LiveScreen, namespace: str, pod: str, where: st
 
 async def send_to_pod(screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "") -> None:
     """A dialog that copies from this machine to a pod."""
-    container = container or _main(screen, namespace, pod)
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
-        return await screen.session.copies.send(
-            namespace,
-            pod,
-            source,
-            target,
-            container=container,
-            where=where,
-            progress=progress,
-        )
+        return await _copies(screen, namespace, pod, where, container).send(source, target, progress=progress)
 
     dialog = CopyDialog(f"Copy to {where}", ("Path here", "To there"), perform, target="/tmp/")
     await screen.app.push_screen_wait(dialog)
 
 
-def _main(screen: LiveScreen, namespace: str, pod: str) -> str:
+def _copies(screen: LiveScreen, namespace: str, pod: str, where: str, container: str) -> ContainerCopies:
+    """Of that container; where none is named, of the one that does the work."""
     found = screen.app.fleet.pods.get((namespace, pod))
-    return found.main.name if found and found.main else ""
+    main = found.main.name if found and found.main else ""
+    return screen.session.copies.of(namespace, pod, container=container or main, where=where)

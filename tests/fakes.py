@@ -318,17 +318,22 @@ class FakeCopies:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    async def fetch(
-        self, namespace: str, pod: str, source: str, target: str, *, container: str = "", where: str = "",
-        way: Any = None, progress: Callable[[Any], None] = lambda _: None,
-    ) -> Any:  # fmt: skip
-        return await self._copied("fetch", progress, namespace, pod, source, target, container)
+    def of(
+        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Any = None
+    ) -> FakeContainerCopies:
+        return FakeContainerCopies(self._session, namespace, pod, container)
 
-    async def send(
-        self, namespace: str, pod: str, source: Any, target: str, *, container: str = "", where: str = "",
-        way: Any = None, progress: Callable[[Any], None] = lambda _: None,
-    ) -> Any:  # fmt: skip
-        return await self._copied("send", progress, namespace, pod, str(source), target, container)
+
+class FakeContainerCopies:
+    def __init__(self, session: FakeSession, namespace: str, pod: str, container: str) -> None:
+        self._session = session
+        self._place, self._container = (namespace, pod), container
+
+    async def fetch(self, source: str, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
+        return await self._copied("fetch", progress, *self._place, source, target, self._container)
+
+    async def send(self, source: Any, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
+        return await self._copied("send", progress, *self._place, str(source), target, self._container)
 
     async def _copied(self, name: str, progress: Callable[[Any], None], *arguments: str) -> Any:
         for each in self._session.answers.get("progress", ()):

@@ -29,71 +29,66 @@ class Copies:
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
-    async def fetch(
-        self,
-        namespace: str,
-        pod: str,
-        source: str,
-        target: str,
-        *,
-        container: str = "",
-        where: str = "",
-        way: Way | None = None,
-        progress: Listener = _ignore,
-    ) -> CopyReport:
-        """Copy a file or folder of a container to this machine; into `target` if that is a folder.
+    def of(
+        self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Way | None = None
+    ) -> ContainerCopies:
+        """Copies from and to a container; empty: the pod's first.
 
-        `where` is how errors call the container. `way` None: SFTP where it works, else commands. Raises CopyFailed,
-        NotFound, NotAllowed, Unreachable, BadInput.
+        `where` is how errors call it. `way` None: SFTP where it works, else commands.
         """
+        return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
+
+
+class ContainerCopies:
+    """Copies between this machine and one container.
+
+    Both ways raise CopyFailed, NotFound, NotAllowed, Unreachable, BadInput.
+    """
+
+    def __init__(
+        self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: Way | None
+    ) -> None:
+        self._watched = watched
+        self._namespace, self._pod, self._container = namespace, pod, container
+        self._where = where
+        self._way = way
+
+    async def fetch(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
+        """Copy a file or folder of the container to this machine; into `target` if that is a folder."""
         from console.files.fetch import Fetch
 
-        async with self._opened(namespace, pod, container, where, way) as files:
+        async with self._opened() as files:
             return await Fetch(files, Meter(progress)).run(source, target)
 
-    async def send(
-        self,
-        namespace: str,
-        pod: str,
-        source: str,
-        target: str,
-        *,
-        container: str = "",
-        where: str = "",
-        way: Way | None = None,
-        progress: Listener = _ignore,
-    ) -> CopyReport:
-        """Copy a file or folder of this machine to a container; raises as `fetch` does."""
+    async def send(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
+        """Copy a file or folder of this machine to the container."""
         from console.files.send import Send
 
-        self._watched.changing(f"copy {source} to {where or pod}")
-        async with self._opened(namespace, pod, container, where, way) as files:
+        self._watched.changing(f"copy {source} to {self._where}")
+        async with self._opened() as files:
             return await Send(files, Meter(progress)).run(source, target)
 
     @asynccontextmanager
-    async def _opened(
-        self, namespace: str, pod: str, container: str, where: str, way: Way | None
-    ) -> AsyncIterator[PodFiles]:
+    async def _opened(self) -> AsyncIterator[PodFiles]:
         """The container's files."""
         from console.cluster.exec import started
         from console.files.pod_files import PodFiles
         from console.files.sftp_files import SftpFiles
         from console.models.copying import Way
 
-        start = functools.partial(started, self._watched.connected.client, namespace, pod, container=container)
-        name = where or f"pod {pod}"
+        client = self._watched.connected.client
+        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
         async with AsyncExitStack() as stack:
-            if way is Way.EXEC:
-                yield PodFiles(start, name)
+            if self._way is Way.EXEC:
+                yield PodFiles(start, self._where)
             else:
-                connect = functools.partial(self._sftp, namespace, pod)
-                yield SftpFiles(start, name, connect, stack, only=way is Way.SFTP)
+                yield SftpFiles(start, self._where, self._sftp, stack, only=self._way is Way.SFTP)
 
     @asynccontextmanager
-    async def _sftp(self, namespace: str, pod: str) -> AsyncIterator[Sftp]:
+    async def _sftp(self) -> AsyncIterator[Sftp]:
         """Imported only when it is used: half of all copies are small."""
         ssh = await asyncio.to_thread(_import_sftp)
-        async with ssh.open_sftp(self._watched, namespace, pod) as sftp:
+        async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
             yield sftp
 
 

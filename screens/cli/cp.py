@@ -128,18 +128,12 @@ def code_of(outcome: CopyReport | ConsoleError) -> int:
 async def copied(session: Session, each: Copy, job: str, options: Options, progress: Listener) -> CopyReport:
     """One of them."""
     pod = running_pod(each.rank, job, "nothing can be copied")
-    container = container_of(pod, options.container)
-    way = Way(options.by) if options.by else None
-    about = where(each.rank, job)
-    if each.fetch:
-        return await session.copies.fetch(
-            pod.namespace, pod.name, each.source, each.target, container=container, where=about, way=way,
-            progress=progress,
-        )  # fmt: skip
-    return await session.copies.send(
-        pod.namespace, pod.name, each.source, each.target, container=container, where=about, way=way,
-        progress=progress,
+    copies = session.copies.of(
+        pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
+        way=Way(options.by) if options.by else None,
     )  # fmt: skip
+    copy = copies.fetch if each.fetch else copies.send
+    return await copy(each.source, each.target, progress=progress)
 
 
 def tell(outcome: CopyReport | ConsoleError, before: str) -> None:

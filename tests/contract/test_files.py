@@ -39,6 +39,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
 
 async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
+    files = session.copies.of(space.name, "a", way=Way.EXEC)
     source = tmp_path / "src"
     (source / "sub dir").mkdir(parents=True)
     for number, name in enumerate(("plain", "-dash", "with space", "new\nline", "sub dir/ünï", "sub dir/empty")):
@@ -47,9 +48,9 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
     (source / "plain").chmod(0o755)
     (source / "link").symlink_to("sub dir/ünï")
     there = f"{space.name}-files/"
-    sent = await session.copies.send(space.name, "a", str(source), there, way=Way.EXEC)
+    sent = await files.send(str(source), there)
     assert (sent.files, sent.problems, sent.proof) == (6, (), "sha256")
-    back = await session.copies.fetch(space.name, "a", f"{there}src", f"{tmp_path}/back/", way=Way.EXEC)
+    back = await files.fetch(f"{there}src", f"{tmp_path}/back/")
     assert (back.files, back.bytes, back.problems) == (6, sent.bytes, ())
     for path in source.rglob("*"):
         copied = tmp_path / "back/src" / path.relative_to(source)
@@ -57,18 +58,19 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
         assert copied.stat().st_mode == path.stat().st_mode
         if path.is_file():
             assert copied.read_bytes() == path.read_bytes()
-    again = await session.copies.fetch(space.name, "a", f"{there}src", f"{tmp_path}/back/", way=Way.EXEC)
+    again = await files.fetch(f"{there}src", f"{tmp_path}/back/")
     assert again.resumed == back.bytes
 
 
 @pytest.mark.parametrize("upload", [True, False])
 async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
     await running(session, space, "a")
+    files = session.copies.of(space.name, "a", way=Way.EXEC)
     content = os.urandom(LARGE)
     (tmp_path / "large").write_bytes(content)
     there = f"{space.name}-files/"
     if not upload:
-        await session.copies.send(space.name, "a", str(tmp_path / "large"), there, way=Way.EXEC)
+        await files.send(str(tmp_path / "large"), there)
     begun = asyncio.Event()
 
     def listen(far: CopyProgress) -> None:
@@ -77,13 +79,9 @@ async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, t
 
     def copy() -> asyncio.Task[object]:
         if upload:
-            made = session.copies.send(
-                space.name, "a", str(tmp_path / "large"), there, way=Way.EXEC, progress=listen
-            )  # fmt: skip
+            made = files.send(str(tmp_path / "large"), there, progress=listen)
         else:
-            made = session.copies.fetch(
-                space.name, "a", f"{there}large", f"{tmp_path}/back/", way=Way.EXEC, progress=listen
-            )  # fmt: skip
+            made = files.fetch(f"{there}large", f"{tmp_path}/back/", progress=listen)
         return asyncio.create_task(made)
 
     first = copy()
@@ -93,11 +91,11 @@ async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, t
         await first
     if upload:
         with pytest.raises(NotFound):
-            await session.copies.fetch(space.name, "a", f"{there}large", str(tmp_path / "half"), way=Way.EXEC)
+            await files.fetch(f"{there}large", str(tmp_path / "half"))
     else:
         assert not (tmp_path / "back/large").exists()
     await copy()
-    await session.copies.fetch(space.name, "a", f"{there}large", str(tmp_path / "whole"), way=Way.EXEC)
+    await files.fetch(f"{there}large", str(tmp_path / "whole"))
     assert (tmp_path / "whole").read_bytes() == content
 
 
@@ -105,6 +103,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     session: Session, space: Space, tmp_path: Path
 ) -> None:
     await running(session, space, "a")
+    files = session.copies.of(space.name, "a", way=Way.EXEC)
     (tmp_path / "large").write_bytes(bytes(LARGE))
     deleting: list[asyncio.Task[object]] = []
 
@@ -117,9 +116,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
         while True:  # what is quicker than the deletion is begun again, under another name
             target = f"{space.name}-files/{len(told)}/"
             told.append(target)
-            await session.copies.send(
-                space.name, "a", str(tmp_path / "large"), target, way=Way.EXEC, progress=listen
-            )  # fmt: skip
+            await files.send(str(tmp_path / "large"), target, progress=listen)
 
     told: list[str] = []
     with pytest.raises(ConsoleError) as failure:
@@ -131,17 +128,17 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
 async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
     (tmp_path / "file").write_text("x")
-    fetch, send = session.copies.fetch, session.copies.send
+    files = session.copies.of(space.name, "a")
     with pytest.raises(NotFound, match=r"There is no nowhere/at-all in rank 3 of train\."):
-        await fetch(space.name, "a", "nowhere/at-all", str(tmp_path), where="rank 3 of train")
+        await session.copies.of(space.name, "a", where="rank 3 of train").fetch("nowhere/at-all", str(tmp_path))
     with pytest.raises(CopyFailed, match="device, pipe or socket"):
-        await fetch(space.name, "a", "/dev/null", str(tmp_path))
+        await files.fetch("/dev/null", str(tmp_path))
     with pytest.raises(NotFound, match="There is no folder nowhere"):
-        await send(space.name, "a", str(tmp_path / "file"), "nowhere/at-all")
+        await files.send(str(tmp_path / "file"), "nowhere/at-all")
     with pytest.raises(BadInput, match="on this machine"):
-        await send(space.name, "a", str(tmp_path / "nope"), "x")
+        await files.send(str(tmp_path / "nope"), "x")
     with pytest.raises(NotFound, match="not found"):
-        await fetch(space.name, "no-such-pod", "/etc/hostname", str(tmp_path))
+        await session.copies.of(space.name, "no-such-pod").fetch("/etc/hostname", str(tmp_path))
 
 
 async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:

@@ -48,17 +48,18 @@ async def test_without_a_key_it_goes_by_exec_and_that_is_said(
     session: Session, space: Space, pod: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_bytes(os.urandom(LARGE))
-    report = await session.copies.send(space.name, pod, str(tmp_path / "a"), f"{space.name}-sftp/")
+    report = await session.copies.of(space.name, pod).send(str(tmp_path / "a"), f"{space.name}-sftp/")
     assert report.way is Way.EXEC
     assert report.note.startswith("It went by exec, because SFTP could not be used: ")
     with pytest.raises(ConsoleError, match="key"):
-        await session.copies.send(space.name, pod, str(tmp_path / "a"), f"{space.name}-sftp/", way=Way.SFTP)
+        await session.copies.of(space.name, pod, way=Way.SFTP).send(str(tmp_path / "a"), f"{space.name}-sftp/")
 
 
 async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
     session: Session, space: Space, pod: str, tmp_path: Path
 ) -> None:
     await session.attach.set_up(await session.attach.plan(space.name, JOB, 0))
+    files = session.copies.of(space.name, pod, way=Way.SFTP)
     content = os.urandom(LARGE)
     (tmp_path / "a").write_bytes(content)
     there = f"{space.name}-sftp/"
@@ -72,12 +73,8 @@ async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
 
         async def run() -> CopyReport:
             if first:
-                return await session.copies.send(
-                    space.name, pod, str(tmp_path / "a"), there, way=Way.SFTP, progress=listen
-                )
-            return await session.copies.fetch(
-                space.name, pod, f"{there}a", str(tmp_path / "b"), way=Way.SFTP, progress=listen
-            )
+                return await files.send(str(tmp_path / "a"), there, progress=listen)
+            return await files.fetch(f"{there}a", str(tmp_path / "b"), progress=listen)
 
         half = asyncio.create_task(run())
         await begun.wait()
@@ -91,5 +88,5 @@ async def test_large_files_go_by_sftp_and_go_on_where_they_ended(
     assert sent.resumed > 0
     assert fetched.resumed > 0
     assert (tmp_path / "b").read_bytes() == content
-    small = await session.copies.fetch(space.name, pod, "/etc/hostname", f"{tmp_path}/", way=Way.SFTP)
+    small = await files.fetch("/etc/hostname", f"{tmp_path}/")
     assert small.way is Way.SFTP
