@@ -6,7 +6,7 @@ Over 300 lines, because every option of every command is a field of one structur
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ class Options:
     json: bool = False
     recipe: str = ""
     name: str = ""
-    set: tuple[str, ...] = field(default=())
+    set: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     """Values files, "-" for standard input."""
     dry_run: bool = False
@@ -204,20 +204,9 @@ def parse(argv: list[str] | None = None) -> Options:
     given: dict[str, Any] = vars(_parser().parse_args(argv))
     if program:
         given["argv"] = tuple(program)
-    for name in {
-        "set",
-        "values",
-        "unset",
-        "sources",
-        "jobs",
-        "diff",
-        "forgotten",
-        "words",
-        "until",
-        "projects",
-        "checks",
-    } & given.keys():
-        given[name] = tuple(given[name])
+    for each in fields(Options):
+        if isinstance(each.default, tuple) and each.name in given:  # argparse collects lists
+            given[each.name] = tuple(given[each.name])
     return Options(**given)
 
 
