@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 TOUR_SPEED = 8.0
 """How much faster than life the practice cluster runs during the tour."""
-PROXY_BY = 12
-"""Among how many first words the command has to stand: options may come before it."""
-TAKES_VALUE = frozenset({"-n", "--namespace", "--context", "--kubeconfig", "--seed", "--demo-speed"})
 INTERRUPTED = 130
 """What a shell expects of a program ended by Ctrl-C."""
 
@@ -24,10 +21,11 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if "proxy" in argv[:PROXY_BY] and (words := proxied(argv)) is not None:
-        from screens.cli.proxy import main as proxy  # before everything else is imported: ssh waits for it
+    if "proxy" in argv:
+        from screens.cli import proxy  # before everything else is imported: ssh waits for it
 
-        return proxy(words)
+        if (words := proxy.proxied(argv)) is not None:
+            return proxy.main(words)
     from screens.cli import options as command_line
     from screens.cli.output import complain
 
@@ -51,14 +49,6 @@ def main(argv: list[str] | None = None) -> int:
 def nothing_more() -> None:
     """Let nothing be written to standard output any more, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def proxied(argv: list[str]) -> list[str] | None:
-    """What follows or precedes the command `proxy`; None if another command was meant."""
-    at = 0
-    while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] in TAKES_VALUE else 1
-    return [*argv[:at], *argv[at + 1 :]] if argv[at : at + 1] == ["proxy"] else None
 
 
 def run(options: Options) -> int:

@@ -29,7 +29,7 @@ from screens.cli.run_options import (
     add_upgrade,
 )
 from screens.cli.ssh_options import add_code, add_doctor, add_ssh
-from screens.cli.tunnel_options import add_forward, add_proxy, add_tunnels
+from screens.cli.tunnel_options import add_forward, add_tunnels
 from screens.cli.watch_options import add_watching
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ def _parser() -> argparse.ArgumentParser:
     add_doctor(command("doctor", "each step from your token to an editor in a rank, its time, and what mends it"))
     add_forward(command("forward", "ports of this machine that lead to a rank, and follow it to its next pod"))
     add_tunnels(command("tunnels", "tunnels that are open, whoever opened them: list and stop them; profiles"))
-    add_proxy(command("proxy", "standard input and output lead to a port of a rank, for ssh's ProxyCommand"))
+    # For the list of commands only: `main` leaves this one to `cli.proxy`.
+    command("proxy", "standard input and output lead to a port of a rank, for ssh's ProxyCommand")
     add_watching(command)
     add_measuring(command)
     add_why(command("why", "what failed first in a job, or why it does not run"))

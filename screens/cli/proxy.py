@@ -35,7 +35,17 @@ _NAMES = {"-n": "namespace", "--namespace": "namespace", "--context": "context",
           "--port": "port", "--wait": "wait", "--entry": "entry"}  # fmt: skip
 _FLAGS = {"--read-only"}
 """Taken everywhere; a tunnel changes nothing."""
+_OF_OTHERS = {"--seed", "--demo-speed"}
+"""With a value, as they stand before other commands."""
 _USE = "Usage: a4 proxy [--port PORT] JOB RANK; `a4 proxy --help` says more."
+
+
+def proxied(argv: Sequence[str]) -> list[str] | None:
+    """What follows or precedes the command `proxy`; None if another command was meant."""
+    at = 0
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 2 if argv[at] in _NAMES or argv[at] in _OF_OTHERS else 1
+    return [*argv[:at], *argv[at + 1 :]] if argv[at : at + 1] == ["proxy"] else None
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Options of the commands that make and show tunnels: forward, tunnels, proxy."""
+"""Options of the commands that make and show tunnels: forward, tunnels."""
 
 from __future__ import annotations
 
@@ -39,8 +39,3 @@ def add_tunnels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="NAME", nargs="*", default=())
     parser.add_argument("--all", action="store_true", help="with stop: every one")
     parser.add_argument("--json", action="store_true", help="as JSON")
-
-
-def add_proxy(parser: argparse.ArgumentParser) -> None:
-    """a4 proxy, which `main` runs by itself before it comes here: this is for the list of commands."""
-    parser.add_argument("words", metavar="JOB RANK", nargs="*", default=())

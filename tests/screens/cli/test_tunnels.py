@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from screens.__main__ import main, proxied
-from screens.cli.proxy import read
+from screens.__main__ import main
+from screens.cli.proxy import proxied, read
 from tests.apiserver import ApiServer, status
 from tests.console.cluster.kubelet import FORWARD, echo_port
 
