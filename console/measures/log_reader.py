@@ -25,7 +25,7 @@ ALL_OF = 16
 """Ranks up to which all are read."""
 _FEW = 16
 """Lines after which it is noted when they were printed."""
-_WORDS = tuple(word.decode() for word in WORDS)
+_WORDS = tuple(word.decode() for word in WORDS.words)
 
 
 def chosen_ranks(number: int) -> set[int] | None:

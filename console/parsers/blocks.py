@@ -1,7 +1,7 @@
-"""Lines worth reading, found in large pieces of a log by plain substring search.
+"""Lines worth reading, found in large pieces of a log by a search for words.
 
 Nearly all lines of a log say nothing to a parser, and a parser that looks at each of them is slow: looking costs 1 to
-10 microseconds a line, searching a piece for a word costs half a nanosecond a byte. So a parser names the words without
+10 microseconds a line, searching a piece for words costs half a nanosecond a byte. So a parser names the words without
 which a line cannot mean anything to it, and sees only lines that hold one.
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
+
+    from console.parsers.words import Words
 
 
 class Blocks:
@@ -42,9 +44,9 @@ class Blocks:
         return rest
 
 
-def spans_with(words: Sequence[bytes], block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+def spans_with(words: Words, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Where lines begin and end that hold one of the words, in their order; all lines while `eager` says so."""
-    found = _starts(words, block)
+    found = words.lines(block)
     at, size = 0, len(block)
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
@@ -55,21 +57,6 @@ def spans_with(words: Sequence[bytes], block: bytes, eager: Callable[[], bool]) 
             end = found[start]
             yield start, end
             at = end + 1
-
-
-def _starts(words: Sequence[bytes], block: bytes) -> dict[int, int]:
-    """Where lines that hold one of the words start and end."""
-    found: dict[int, int] = {}
-    size = len(block)
-    for word in words:
-        at = block.find(word)
-        while at >= 0:
-            end = block.find(b"\n", at)
-            if end < 0:
-                end = size
-            found[block.rfind(b"\n", 0, at) + 1] = end
-            at = block.find(word, end)
-    return found
 
 
 def _end(block: bytes, at: int, size: int) -> int:

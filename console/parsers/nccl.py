@@ -3,7 +3,7 @@
 One log may hold several tests: one after another, or two processes that print into each other. Lines that carry a label
 of their process are kept apart by it.
 
-Cost: searching for the words takes 5 ns a byte, 10 while a table is open; a row costs 10 microseconds.
+Cost: searching for the words takes half a nanosecond a byte; a row costs 10 microseconds.
 """
 
 from __future__ import annotations

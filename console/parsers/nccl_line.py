@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from console.models.nccl import Half, Row
+from console.parsers.words import Words
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Sequences by which a terminal is told colours and the like."""
@@ -29,12 +30,14 @@ _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
 _GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")
 """A last value with the beginning of a line of libnccl behind it: host, process and thread."""
-WORDS = (
+_BEGINS = (
     *(b"#", b" type", b"_perf", b"Test ", b"of bounds", b"bus bandwidth", b"Collective test", b"rccl-tests"),
     *(b"float", b"half", b" sum ", b" none "),
 )
+WORDS = Words(*_BEGINS)
 """A line without any of these begins no test, and the row of one only if its type is rare and its operation too."""
-MORE_WORDS = (*WORDS, b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
+_TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
+MORE_WORDS = Words(*_BEGINS, *_TYPES)
 """A line without any of these is neither of a test nor of its table, but it may be the rest of a torn row."""
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
