@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
-    from screens.cli import options as command_line
+    from screens.cli import command_line
     from screens.cli.output import complain
 
     options = command_line.parse(argv)

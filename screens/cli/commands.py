@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from screens.cli.clusters import clusters, nodepools, operations, report, resize
+from screens.cli.command_line import LISTS
 from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
@@ -17,7 +18,6 @@ from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
 from screens.cli.measures import nccl, training
-from screens.cli.options import LISTS
 from screens.cli.preflight import preflight
 from screens.cli.profiles import profiles
 from screens.cli.releases import releases, rollback, upgrade

@@ -16,8 +16,8 @@ from console.practice.google.vault import BUCKET, Vault
 from console.practice.objects.resources import PODS
 from console.session import Session
 from console.settings import Settings
+from screens.cli.command_line import parse
 from screens.cli.commands import perform
-from screens.cli.options import parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

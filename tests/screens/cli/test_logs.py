@@ -12,8 +12,8 @@ import pytest
 from console.errors import BadInput, NotFound
 from console.models.log import LogLine
 from screens.cli import logs, why
+from screens.cli.command_line import parse
 from screens.cli.logs import moment
-from screens.cli.options import parse
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
 

@@ -9,7 +9,7 @@ import pytest
 from console.errors import NotFound
 from console.models.log import LogLine
 from screens.cli import measures
-from screens.cli.options import parse
+from screens.cli.command_line import parse
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_training import last_rank, training

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from screens.cli.columns import LAYOUTS
-from screens.cli.options import LISTS, Options, parse
+from screens.cli.command_line import LISTS, parse
+from screens.cli.options import Options
 
 
 def test_no_command_opens_the_console() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from screens.cli.command_line import parse
 from screens.cli.commands import perform
-from screens.cli.options import parse
 from tests.console.preflight.ground import ground
 
 if TYPE_CHECKING:
