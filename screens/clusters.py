@@ -56,7 +56,7 @@ class ClustersScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Its name."""
-        return "Clusters"
+        return "clusters"
 
     def body(self) -> ComposeResult:
         """A line about all, the clusters, a sentence about one."""

@@ -115,7 +115,7 @@ class ImagesScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Its name."""
-        return "Images"
+        return "images"
 
     def body(self) -> ComposeResult:
         """Builds, images, a sentence."""

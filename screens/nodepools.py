@@ -74,7 +74,7 @@ class NodepoolsScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Its name."""
-        return "Node pools"
+        return "node pools"
 
     def body(self) -> ComposeResult:
         """The cluster in a sentence, its pools, what is under way."""

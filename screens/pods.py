@@ -54,9 +54,9 @@ class Tally:
 
 
 class AllPods(PodTable):
-    """Pods of the whole cluster, by name."""
+    """Pods of the whole cluster: those of jobs first, job by job."""
 
-    SORTED_BY = "NAME"
+    SORTED_BY = "JOB"
 
 
 class PodsScreen(PodActions):

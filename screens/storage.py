@@ -143,7 +143,7 @@ class StorageScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Its name."""
-        return "Storage"
+        return "storage"
 
     def body(self) -> ComposeResult:
         """A line about all, the places, a sentence about one."""

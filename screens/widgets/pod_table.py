@@ -47,7 +47,7 @@ class PodTable(ResourceTable[Pod]):
         Column("RESTARTS", restarts_cell, width=8, right=True, drop=6, sort=lambda pod: pod.restarts, down=True),
         Column("GPUS", lambda pod: str(pod.gpus or ""), width=4, right=True, sort=lambda pod: pod.gpus, down=True),
         Column("JOB", lambda pod: pod.jobset or pod.owner_name, most=40, ink="dim", drop=8,
-               sort=lambda pod: pod.jobset or pod.owner_name),
+               sort=lambda pod: (not pod.jobset, pod.jobset or pod.owner_name, pod.name)),
         Column("NODE", lambda pod: pod.node, least=12, most=50, tail=True, drop=2, sort=lambda pod: pod.node),
         Column("IP", lambda pod: Run(pod.ip, "dim"), width=15, drop=9, sort=lambda pod: pod.ip),
         since("AGE", lambda pod: pod.created),
