@@ -1,14 +1,10 @@
-"""What was launched, remembered, and completed as soon as anybody sees what became of it.
-
-Over 300 lines, because a run is begun, measured and ended by one keeper, from whichever side its end is seen first.
-"""
+"""What was launched, remembered, and completed as soon as anybody sees what became of it."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from contextlib import aclosing
 from dataclasses import replace
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
@@ -17,9 +13,9 @@ from console.errors import BadInput, ConsoleError
 from console.history import History, usual_place
 from console.models.keeping import without_secrets
 from console.models.link import LinkState
-from console.models.ranks import ranks
 from console.models.run import Outcome, RunRecord, find_run, is_of, observed
 from console.models.values import merge
+from console.runs import figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
     from console.models.job import JobSet
     from console.models.launch import LaunchPlan
     from console.models.nccl import NcclTest
-    from console.models.pod import Pod
-    from console.models.training import TrainingRun
     from console.models.values import Value
     from console.watched import WatchedCluster
 
@@ -44,10 +38,6 @@ GRACE = 3.0
 """Seconds in which whoever stopped a job that is gone will have said so."""
 SETTLING = 30.0
 """Seconds in which the watch will have told of a job that was just launched."""
-TAIL = 20_000
-"""Lines at the end of a log in which its last figures stand."""
-READING = 10.0
-"""Seconds that reading such a log may take."""
 
 
 class Runs:
@@ -186,7 +176,7 @@ class Runs:
 
     async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
-        await self.note_measure(namespace, name, **_busbw(tests))
+        await self.note_measure(namespace, name, **figures.busbw(tests))
 
     # the keeper
 
@@ -226,8 +216,8 @@ class Runs:
     async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
         now = observed(run, jobset, fleet)
-        if not now.open:
-            now = replace(now, **await self._figures(jobset, fleet, now))
+        if not now.open and now.average_busbw is None:
+            now = replace(now, **await figures.last(self._cluster, jobset, fleet))
         await self._write(run, now)
 
     def _is_gone(self, run: RunRecord, listed: float) -> bool:
@@ -265,37 +255,6 @@ class Runs:
         else:
             self._open.pop(after.number, None)
 
-    # figures of a run that has ended
-
-    async def _figures(self, jobset: JobSet, fleet: Fleet, run: RunRecord) -> dict[str, Any]:
-        """What the log of the first rank, else of the last, says in the end; most programs print on one of the two."""
-        if run.average_busbw is not None:
-            return {}
-        pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
-        for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
-            try:
-                async with asyncio.timeout(READING):
-                    found = await self._read(pod)
-            except (ConsoleError, TimeoutError):
-                continue  # a log that is gone or slow: the run is complete without
-            if found:
-                return found
-        return {}
-
-    async def _read(self, pod: Pod) -> dict[str, Any]:
-        from console.cluster import logs
-        from console.reading import LogReading
-
-        wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
-        lines: list[str] = []
-        async with aclosing(logs.follow_log(self._cluster.connected.client, wanted)) as printed:
-            async for line in printed:
-                lines.append(line.text)
-        reading = LogReading()
-        await asyncio.to_thread(reading.feed, "\n".join([*lines, ""]).encode())
-        reading.close()
-        return _busbw(reading.nccl) or _progress(reading.training)
-
     async def close(self) -> None:
         """See once more what became of what is open, and let go of the files."""
         try:
@@ -304,21 +263,6 @@ class Runs:
             self._asked = 0.0  # nothing is lost: the next console sees it
         for history in self._histories.values():
             await history.close()
-
-
-def _busbw(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
-    peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
-    means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
-    found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}
-    return {figure: value for figure, value in found.items() if value is not None}
-
-
-def _progress(training: tuple[TrainingRun, ...]) -> dict[str, Any]:
-    steps = [step for run in training for step in run.steps]
-    losses = [step.loss for step in steps if step.loss is not None]
-    counted = [step.step for step in steps if step.step is not None]
-    found = {"loss": losses[-1] if losses else None, "step": counted[-1] if counted else None}
-    return {figure: value for figure, value in found.items() if value is not None}
 
 
 def _chart_version(chart: Path) -> str:

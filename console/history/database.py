@@ -1,0 +1,191 @@
+"""The SQLite file that several consoles use at once: opened, guarded, and moved aside where it is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from console.errors import TRY_AGAIN, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds to wait while another console writes."""
+
+
+class _Damaged(Exception):
+    """The file is no database of ours."""
+
+
+class Database:
+    """A file, or none at all; every piece of work runs in a thread, one after the other."""
+
+    def __init__(self, place: Path | None, tables: Sequence[str], version: int) -> None:
+        """`place` None: nothing is kept beyond this object. `tables` are the statements that make that version."""
+        self._place = place
+        self.note = ""
+        """What is wrong with the file, in one sentence; empty: nothing."""
+        self._tables, self._version = tables, version
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._writable = True
+
+    async def close(self) -> None:
+        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
+        await asyncio.to_thread(self._close, True)
+
+    async def do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
+        """What `work` gives; `otherwise` where there is nothing to read, or where nothing may be written."""
+        return await asyncio.to_thread(self._locked, work, otherwise, writes)
+
+    def _locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+        with self._lock:
+            if self._closed:  # whoever asked began before the end and comes after it
+                return otherwise
+            if self._connection is None and not writes and self._place is not None and not self._place.exists():
+                return otherwise
+            try:
+                try:
+                    return self._work(work, otherwise, writes)
+                except _Damaged:  # found while it was in use: opening moves it aside
+                    self._close()
+                    return self._work(work, otherwise, writes)
+            except (sqlite3.Error, _Damaged) as error:
+                if writes:
+                    self.note = f"What happens is not remembered: {self._place} does not take it ({error})."
+                    return otherwise
+                where = self._place or "in memory"
+                raise Unreadable(f"The memory of runs ({where}) does not answer: {error}.", TRY_AGAIN) from error
+
+    def _work(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+        connection = self._connection or self._open()
+        if writes and not self._writable:
+            return otherwise
+        try:
+            with _transaction(connection, writes):
+                return work(connection)
+        except sqlite3.DatabaseError as error:
+            if _is_damage(error):
+                raise _Damaged from error
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        self._writable = True
+        if self._place is None:
+            self._connection = self._ready(_connect(":memory:"))
+            return self._connection
+        try:
+            with _alone(self._place):
+                self._connection = self._from_file(self._place)
+        except (OSError, sqlite3.Error) as error:
+            self.note = f"Runs are remembered only until the console ends: {self._place} cannot be used ({error})."
+            self._connection = self._ready(_connect(":memory:"))
+        return self._connection
+
+    def _from_file(self, place: Path) -> sqlite3.Connection:
+        """The file, opened; a damaged one is moved aside first, a newer one is only read."""
+        try:
+            return self._sound(place)
+        except _Damaged:
+            aside = _move_aside(place)
+            self.note = f"The memory of runs was damaged; it was moved to {aside}, and a new one begun."
+        return self._sound(place)
+
+    def _sound(self, place: Path) -> sqlite3.Connection:
+        place.touch(mode=0o600)
+        place.chmod(0o600)
+        connection = _connect(str(place))
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise _Damaged
+            if version > self._version:
+                connection.close()
+                self._writable = False
+                self.note = f"The memory of runs is of a newer a4: it is shown, and nothing is added to it ({place})."
+                return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
+            return self._ready(connection)
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if _is_damage(error):
+                raise _Damaged from error
+            raise
+        except _Damaged:
+            connection.close()
+            raise
+
+    def _ready(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """The tables are there, and readers do not wait for writers where the file system allows it."""
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        with _transaction(connection, True):
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    raise _Damaged  # a database, but of something else
+                for statement in self._tables:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {self._version}")
+        return connection
+
+    def _close(self, for_good: bool = False) -> None:
+        with self._lock:  # a thread that still works on the file is waited for
+            self._closed = self._closed or for_good
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+
+def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(database, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=uri)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):  # the first failure is the one that counts
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While it is opened no other console opens it: two that find it damaged must not both move it."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.parent.chmod(0o700)
+    with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _move_aside(place: Path) -> Path:
+    aside = place.with_name(f"{place.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    number = 1
+    while aside.exists():
+        aside, number = aside.with_name(f"{aside.name}-{number}"), number + 1
+    place.rename(aside)
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            place.with_name(place.name + end).rename(aside.with_name(aside.name + end))
+    return aside
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
