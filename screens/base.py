@@ -162,6 +162,9 @@ class LiveApp(OrderedApp):
 
     def _tick(self) -> None:
         ring(self)
+        self.draw_between_keys("ages", self._draw_ages)
+
+    def _draw_ages(self) -> None:
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
             self.screen.tick()
 

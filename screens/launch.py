@@ -5,6 +5,7 @@ Over 300 lines, because recipes, form, judgement and views meet here over one pl
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -14,6 +15,7 @@ from textual.containers import Horizontal, Vertical
 from screens.base import LiveScreen
 from screens.launching import begin_from, launch_it, paste_it
 from screens.modals.paste import Paste
+from screens.offering import GoogleOffers
 from screens.profiling import lay_default, pick_profile
 from screens.widgets.form import Form
 from screens.widgets.inputs import Pasted
@@ -26,6 +28,7 @@ from screens.widgets.preflight_line import PreflightLine
 from screens.widgets.recipe_table import RecipeTable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
+from screens.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +92,7 @@ class LaunchScreen(LiveScreen):
         """What the queues' words are about."""
         self._listed: Mapping[str, Offer] = {}
         self._listed_in = ""
+        self._google = GoogleOffers()
         self.launched: set[str] = set()
         """Names used from here, which the picture may not show yet."""
 
@@ -120,18 +124,27 @@ class LaunchScreen(LiveScreen):
                 found: dict[RowKey, Recipe] = {(recipe.id,): recipe for recipe in self.session.recipes()}
                 self.recipes.show_trouble(RecipeTable.EMPTY)
                 self.recipes.show_rows(found)
+                self.head.tell_recipes(found.values())
+                self._read_forms([recipe.id for recipe in found.values()])
         if self.session.namespace != self._listed_in:
             self._relist()
         self._offer()
         self._tell_fit()
         self._take_wish()
 
+    @work(group="forms", exclusive=True)
+    async def _read_forms(self, recipes: list[str]) -> None:
+        """Before anybody comes to them: each takes a while the first time."""
+        session = self.session
+        await asyncio.to_thread(lambda: [session.fields(recipe) for recipe in recipes])
+
     # what there is to choose from
 
     def _offer(self) -> None:
         planned = self.plan()
         self._asked = self.session.drafting.ask(planned[0]) if planned is not None else None
-        self.form.offer({**choices_of(self.app.fleet, self.session.namespace, self._asked), **self._listed})
+        seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
+        self.form.offer(self._google.over({**seen, **self._listed}))
 
     @work(group="choices", exclusive=True)
     async def _relist(self) -> None:
@@ -141,6 +154,26 @@ class LaunchScreen(LiveScreen):
         self._listed_in = self.session.namespace
         self._listed = await self.session.choices()
         self._offer()
+
+    @on(Form.Asked)
+    def ask_google(self, event: Form.Asked) -> None:
+        """What only Google has a list of: for whoever wants to choose from it."""
+        event.stop()
+        if self._google.wants(event.kind):
+            self._offer()
+            self._ask_google(event.kind)
+
+    @work(group="google")
+    async def _ask_google(self, kind: str) -> None:
+        await self._google.ask(self.session, kind)
+        self._offer()
+
+    @on(Form.Filled)
+    def tell_filled(self, event: Form.Filled) -> None:
+        """One choice, several fields."""
+        event.stop()
+        fields = count(event.count, "field")
+        self.notify(f"{event.name} fills {fields}; ctrl+z takes it back.", timeout=4, markup=False)
 
     # the form
 

@@ -6,22 +6,63 @@ fast hand) those after the one that opens a line to type in would still be comma
 
 from __future__ import annotations
 
-from typing import cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 from textual.app import App
 from textual.command import CommandPalette
 from textual.widgets import Input, TextArea
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEYS_REST = 0.3
+"""Seconds after a key in which another one is likely."""
+
 
 class OrderedApp(App[int]):
     """An app that has done what a key asks for before it looks at the next one."""
+
+    def __init__(self, **textual: Any) -> None:
+        super().__init__(**textual)
+        self._pressed_at = 0.0
+        self._with_next_key: dict[str, Callable[[], None]] = {}
 
     async def on_event(self, event: events.Event) -> None:
         """Keys that are commands or letters are answered here; all else takes Textual's way."""
         key = isinstance(event, events.Key) and not event.is_forwarded
         if not (key and self.screen.is_mounted and await self._answered(event)):  # type: ignore[arg-type]
             await super().on_event(event)
+        if key:
+            self._pressed_at = monotonic()
+            self._draw_waiting()
+
+    # what changes by itself
+
+    def draw_between_keys(self, what: str, draw: Callable[[], None]) -> None:
+        """Draw what changes by itself; while keys come it is drawn with one of them, not after it.
+
+        So the screen rests between two keys, and what a key changes is not painted twice. `what`: only the latest of
+        that name is drawn.
+        """
+        if monotonic() - self._pressed_at > KEYS_REST:
+            draw()
+            return
+        if not self._with_next_key:
+            self.set_timer(KEYS_REST, self._draw_rested)
+        self._with_next_key[what] = draw
+
+    def _draw_rested(self) -> None:
+        if self._with_next_key and monotonic() - self._pressed_at > KEYS_REST:
+            self._draw_waiting()
+        elif self._with_next_key:
+            self.set_timer(KEYS_REST, self._draw_rested)
+
+    def _draw_waiting(self) -> None:
+        waiting, self._with_next_key = self._with_next_key, {}
+        for draw in waiting.values():
+            draw()
 
     async def _answered(self, event: events.Key) -> bool:
         typed_in = self.focused

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.form_words import row_runs
@@ -30,6 +31,9 @@ class FormLines(Steady, Inked):
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
+    virtual_size = reactive(Size(0, 0))
+    """How many lines there are; Textual's own would lay out the whole screen anew at every other number."""
+
     @dataclass
     class Clicked(Message):
         """A line was clicked."""
@@ -46,11 +50,13 @@ class FormLines(Steady, Inked):
         self.offers: Mapping[str, Offer] = {}
         self.here: Row | None = None
         self._painted: dict[int, Strip] = {}
-        self._ground: Style | None = None
+        self._looking = False
+        self._mixes: dict[str, Style] = {}
 
     def measure(self) -> None:
         """The model has other lines now."""
         self.virtual_size = Size(self.room, len(self.model.rows) if self.model else 0)
+        self._scroll_update(self.virtual_size)
         self.repaint_changed()
 
     def show_row(self, at: int, height: int = 1) -> None:
@@ -61,7 +67,13 @@ class FormLines(Steady, Inked):
             self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
     def repaint_changed(self) -> None:
-        """Repaints the lines in view that would now look different."""
+        """Repaints the lines in view that would now look different, once for all that one key changes."""
+        if not self._looking:
+            self._looking = True
+            self.call_later(self._repaint)
+
+    def _repaint(self) -> None:
+        self._looking = False
         for y in range(self.size.height):
             old, new = self._painted.get(y), self._strip(y)
             left, end = changed_columns(old, new) if old is not None else (0, self.room)
@@ -79,25 +91,31 @@ class FormLines(Steady, Inked):
         return self.scrollable_content_region.width
 
     def _strip(self, y: int) -> Strip:
-        if self._ground is None:
-            self._ground = self.rich_style  # costs more than the rest of a line
-        width, ground = self.room, self._ground
+        width = self.room
         at = y + int(self.scroll_y)
         if self.model is None or at >= len(self.model.rows):
-            return Strip.blank(width, ground)
+            return Strip.blank(width, self._ground)
         row = self.model.rows[at]
         here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
         runs = row_runs(self.model, row, self.offers, width, here=here)
+        return line(runs, width, self._ink_here)
 
-        def ink(name: str) -> Style:
-            return ground + self.ink(name)
+    @property
+    def _ground(self) -> Style:
+        if "" not in self._mixes:
+            self._mixes[""] = self.rich_style  # costs more than the rest of a line
+        return self._mixes[""]
 
-        return line(runs, width, ink)
+    def _ink_here(self, name: str) -> Style:
+        name = name or "text"
+        if name not in self._mixes:
+            self._mixes[name] = self._ground + self.ink(name)
+        return self._mixes[name]
 
     def notify_style_update(self) -> None:
         """Another theme."""
         super().notify_style_update()
-        self._ground = None
+        self._mixes = {}
 
     def on_click(self, event: events.Click) -> None:
         """Says which line is under the mouse."""

@@ -93,6 +93,7 @@ class Line(Input, Inked, inherit_bindings=False):
 
     def __init__(self, form: FormKeys) -> None:
         super().__init__(compact=True, select_on_focus=False)
+        self.cursor_blink = False  # what blinks is painted for ever, and this is the only place with keys
         self._form = form
         self._words: tuple[str, ...] = ()
         self._yes_or_no = False

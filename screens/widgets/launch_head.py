@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from screens.widgets.launch_words import fit_words, note_words, recipe_words
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.wording import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.app import ComposeResult
 
@@ -20,6 +20,27 @@ if TYPE_CHECKING:
     from console.models.launch import Recipe
 
 READ_ONLY = Run("Read-only: nothing can be launched from here. ", "waits")
+
+
+class AboutLine(SentenceLine):
+    """What a recipe is, as high as the longest of all these sentences: nothing below moves from one to the next."""
+
+    all: tuple[tuple[Run, ...], ...] = ()
+    _highest: tuple[int, int] = (0, 0)
+    """Width, and the lines of the longest sentence at it."""
+
+    def tell_all(self, sentences: Sequence[tuple[Run, ...]]) -> None:
+        """What it may say."""
+        if self.all != sentences:
+            self.all, self._highest = tuple(sentences), (0, 0)
+            self.refresh(layout=True)
+
+    def lines_at(self, width: int) -> int:
+        """As many as the longest needs."""
+        if self._highest[0] != width:
+            highest = max((len(folded_runs(each, width)) for each in self.all), default=0)
+            self._highest = width, highest
+        return max(self._highest[1], super().lines_at(width))
 
 
 class LaunchHead(Vertical):
@@ -36,11 +57,15 @@ class LaunchHead(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self._about, self._fit, self._notes = (SentenceLine(id=name) for name in ("about", "fit", "notes"))
+        self._about, self._fit, self._notes = AboutLine(id="about"), SentenceLine(id="fit"), SentenceLine(id="notes")
 
     def compose(self) -> ComposeResult:
         """One over the other."""
         yield from (self._about, self._fit, self._notes)
+
+    def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
+        """All that can be launched."""
+        self._about.tell_all(tuple(tuple(recipe_words(recipe)) for recipe in recipes))
 
     def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
         """What it does, needs and gives; brief, while somebody types."""
@@ -54,6 +79,10 @@ class LaunchHead(Vertical):
         self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
 
     def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
-        """What the values come to; where there was something to say, its place stays while they are not sound."""
+        """What the values come to; where there was something to say, its place stays while they are not sound.
+
+        It also stays from one recipe of the list to the next: the form below would jump.
+        """
         self._notes.runs = tuple(note_words(notes))
-        self._notes.display = bool(notes) or (bool(self._notes.display) and not sound)
+        stays = not sound or not self.has_class("-brief")
+        self._notes.display = bool(notes) or (bool(self._notes.display) and stays)

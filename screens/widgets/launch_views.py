@@ -54,16 +54,14 @@ class LaunchViews:
         self._screen, self._pane = screen, pane
         self.remarks: tuple[Remark, ...] = ()
         """Why the YAML in the pane is not what the form holds; empty: it is."""
+        self._anew = True
+        """Whether the YAML in the pane is that of another recipe still."""
 
     def begin(self) -> None:
         """Another recipe."""
-        draft = self._screen.draft
         self.remarks = ()
+        self._anew = True
         self._pane.say_remarks(())
-        planned = self._screen.plan()
-        if draft is not None and planned is not None:
-            draft.yaml = self._screen.session.drafting.write_yaml(planned[0], draft.yaml)
-            self._pane.show_yaml(draft.yaml, anew=True)
 
     # in sight or not
 
@@ -182,17 +180,18 @@ class LaunchViews:
     def _draw_yaml(self, plan: LaunchPlan) -> None:
         """What the form holds, unless somebody is typing here, or what was typed last cannot be taken."""
         draft = self._screen.draft
-        if draft is None or self._pane.yaml.has_focus or self.remarks:
+        if draft is None or ((self._pane.yaml.has_focus or self.remarks) and not self._anew):
             return
         drafting = self._screen.session.drafting
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
-        self._pane.show_yaml(draft.yaml)
+        self._pane.show_yaml(draft.yaml, anew=self._anew)
+        self._anew = False
         self._pane.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
     def read_yaml(self, text: str) -> None:
         """Into the form, if all of it can be taken; else it says where not, and the form stays."""
         planned, draft = self._screen.plan(), self._screen.draft
-        if planned is None or draft is None:
+        if planned is None or draft is None or self._anew:
             return
         draft.yaml = text
         kept: Mapping[str, Value] = planned[0].values

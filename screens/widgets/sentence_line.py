@@ -76,13 +76,17 @@ class SentenceLine(Inked):
 
     def watch_runs(self, runs: tuple[Run, ...]) -> None:
         """Only another number of lines moves what stands below."""
-        if self.styles.is_auto_height and len(folded_runs(runs, self.size.width)) != self._high:
+        if self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the sentence folds into."""
-        self._high = len(folded_runs(self.runs, width))
+        self._high = self.lines_at(width)
         return self._high
+
+    def lines_at(self, width: int) -> int:
+        """As many as the sentence folds into at that width."""
+        return len(folded_runs(self.runs, width))
 
     def render_line(self, y: int) -> Strip:
         """One line of it."""
