@@ -95,7 +95,8 @@ class Gpus:
                 self._keep(namespace, name, tasks, readings, _Reader(take, every, source))
                 yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), every)
+                    async with asyncio.timeout(every):
+                        await woken.wait()
                 woken.clear()
                 await asyncio.sleep(TOLD)
         finally:

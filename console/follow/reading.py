@@ -44,7 +44,9 @@ async def read_lines(
 
 async def _woken(event: asyncio.Event) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), LOOK_AGAIN)
+        # Not wait_for: before Python 3.12 it swallows that the task is cancelled when the event comes at that moment.
+        async with asyncio.timeout(LOOK_AGAIN):
+            await event.wait()
     event.clear()
 
 

@@ -68,7 +68,8 @@ class JobMeasures:
                 if self.over:
                     break
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), 1.0)
+                    async with asyncio.timeout(1.0):
+                        await event.wait()
                 event.clear()
         finally:
             self._woken.discard(event)

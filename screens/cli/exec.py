@@ -45,7 +45,8 @@ async def execute(options: Options) -> int:
             pod.namespace, pod.name, options.argv, container=container, stdin=stdin, on_output=pass_on
         )
         try:
-            return await asyncio.wait_for(running, options.limit)
+            async with asyncio.timeout(options.limit):
+                return await running
         except TimeoutError:
             warn(f"It was given up after {options.limit:g} s; it may still run there.")
             return 124

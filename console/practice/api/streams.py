@@ -61,15 +61,13 @@ class Streams:
         container = choose_container(pod, request.query.get("container", ""))
         response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
-        if not pod["spec"].get("nodeName"):
-            await response.prepare(request)
-            await response.write_eof()
-            return response
-        log = self._runtime.log(target.namespace, target.name, container, options.previous)
-        await response.prepare(request)
+        placed = pod["spec"].get("nodeName")
+        log = self._runtime.log(target.namespace, target.name, container, options.previous) if placed else None
         with suppress(ClientConnectionResetError, ConnectionResetError):
-            async for chunk in pod_log.chunks(log, options):
-                await response.write(chunk)
+            await response.prepare(request)
+            if log is not None:
+                async for chunk in pod_log.chunks(log, options):
+                    await response.write(chunk)
             await response.write_eof()
         return response
 

@@ -104,7 +104,8 @@ class Watch:
             if self._closing or now >= end:
                 break
             try:
-                await asyncio.wait_for(self._woken.wait(), max(due - now, 0))
+                async with asyncio.timeout(max(due - now, 0)):
+                    await self._woken.wait()
             except TimeoutError:
                 if due < end:
                     yield self._writer.bookmark(self._storage.version)
