@@ -1,7 +1,4 @@
-"""Images: build contexts, builds, their logs, and what the registries hold.
-
-Over 300 lines, because whatever looks at a build also completes what is remembered of it for the launch form.
-"""
+"""Images: build contexts, builds, their logs, and what the registries hold."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
 from console.history import usual_place
-from console.images import contexts, remembered
+from console.images import contexts, registries, remembered
 from console.models.build import REGISTRY, BuildPlan, Registry
 from console.models.storage import GcsPlace
 
@@ -36,7 +33,6 @@ LATEST = 50
 """Builds that a look at the list brings unless more are asked for."""
 LOOK = 10.0
 """Seconds for which the launch form waits to hear what became of builds that were under way."""
-AT_ONCE = 4
 
 
 class Images:
@@ -221,42 +217,9 @@ class Images:
 
     async def registry(self, project: str = "", location: str = "") -> Registry:
         """All images of the project, in the cluster's region and around it; what could not be read is named."""
-        project, location = await self.where(project, location)
-        around = location.partition("-")[0]
-        places = [location, around] if around in {"us", "europe", "asia"} else [location]
-        registries = await self._registries()
-        unread: list[tuple[str, str]] = []
-        repositories: list[Repository] = []
-        answers = await asyncio.gather(
-            *(registries.repositories(project, each) for each in places), return_exceptions=True
-        )
-        for place, answer in zip(places, answers, strict=True):
-            if isinstance(answer, BaseException):
-                if place == location or not isinstance(answer, ConsoleError):
-                    raise answer
-                unread.append((place, answer.message))
-            else:
-                repositories += answer
-        images = await self._images(registries, repositories, unread)
-        self._listed = images
-        return Registry(tuple(repositories), images, tuple(unread))
-
-    async def _images(
-        self, registries: Any, repositories: Sequence[Repository], unread: list[tuple[str, str]]
-    ) -> tuple[Image, ...]:
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def one(repository: Repository) -> tuple[Image, ...]:
-            async with room:
-                try:
-                    found: tuple[Image, ...] = await registries.images(repository)
-                    return found
-                except ConsoleError as error:
-                    unread.append((repository.address, error.message))
-                    return ()
-
-        answers = await asyncio.gather(*(one(each) for each in repositories if each.format == "DOCKER"))
-        return tuple(sorted((each for answer in answers for each in answer), key=lambda each: -each.uploaded))
+        found = await registries.survey(await self._registries(), *await self.where(project, location))
+        self._listed = found.images
+        return found
 
     async def _registries(self) -> Any:
         module = await _loaded("console.google.registry")
