@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from console.errors import NotAllowed, Unreachable
 from console.launching import LaunchingCluster
+from console.models.offer import unasked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,17 @@ class ClusterInCloud(LaunchingCluster):
         return StoredThings(cast("Session", self))
 
     async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
-        """As of any cluster, the images with those that were built from here."""
+        """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
         found = dict(await super().choices(namespace))
         if "images" in found:
             found["images"] = await self.images.offered(found["images"])
-        return found
+        return {**found, **unasked()}
+
+    async def google_offer(self, kind: str) -> Offer:
+        """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        from console.cloud_offers import offer_of
+
+        return await offer_of(cast("Session", self), kind)
 
 
 class GoogleAlone:

@@ -24,6 +24,7 @@ from console.models.access import ContextName, StopReport
 from console.models.fleet import Fleet
 from console.models.link import Link, LinkState
 from console.models.log import LogLine, StreamState
+from console.models.offer import Offer
 from console.parsers.stamps import stamped
 from console.parsers.timestamp import format_time
 from console.settings import Settings
@@ -229,6 +230,9 @@ class FakeSession:
 
     async def choices(self, namespace: str = "") -> Any:
         return self._did("choices", namespace, default={})
+
+    async def google_offer(self, kind: str) -> Any:
+        return self._did("google_offer", kind, default=Offer(kind))
 
     async def render(self, plan: Any) -> Any:
         return self._did("render", plan, default=())

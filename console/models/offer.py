@@ -18,6 +18,8 @@ class OfferState(StrEnum):
     """There may be some, and this account may not see them."""
     ABSENT = "absent"
     """The cluster does not serve the kind."""
+    UNASKED = "not asked"
+    """Google has the list, and is asked when somebody wants to choose."""
     FAILED = "failed"
     """The list could not be had just now."""
 
@@ -35,3 +37,33 @@ class Offer:
     state: OfferState = OfferState.LISTED
     why: str = ""
     """One sentence while nothing can be chosen."""
+    fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Name -> texts of fields, by path, that belong together and are all filled by choosing it."""
+
+    def joined(self, more: Offer) -> Offer:
+        """This one, with the names that another has beyond it; its reason where there is still nothing."""
+        names = tuple(dict.fromkeys((*self.names, *more.names)))
+        return Offer(
+            self.kind,
+            names,
+            {**more.about, **self.about},
+            OfferState.LISTED if names else more.state,
+            "" if names else more.why or self.why,
+            {**more.fills, **self.fills},
+        )
+
+
+ASKS = "⏎ asks Google for a list."
+GOOGLE_KINDS = {
+    "buckets": "its buckets",
+    "lustre": "its Lustre instances",
+    "filestore": "its Filestore instances",
+    "images": "the images of its registries",
+    "nodelabels": "its node pools",
+}
+"""What Google has more of than the cluster shows, in words that continue "Asking Google for"."""
+
+
+def unasked() -> dict[str, Offer]:
+    """What stands for the lists that only Google has, until it is asked."""
+    return {kind: Offer(kind, state=OfferState.UNASKED, why=ASKS) for kind in ("buckets", "lustre", "filestore")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -38,6 +39,7 @@ class ChoiceList(Inked):
         self._names: tuple[str, ...] = ()
         self._at = 0
         self._top = 0
+        self._typed, self._narrow = "", False
 
     @property
     def is_open(self) -> bool:
@@ -49,10 +51,14 @@ class ChoiceList(Inked):
         """The name under the cursor; empty if there is none."""
         return self._names[self._at] if self._names else ""
 
-    @property
-    def lines(self) -> int:
+    def lines_in(self, width: int) -> int:
         """How high it is."""
-        return max(1, min(TALLEST, len(self._names)))
+        return min(TALLEST, len(self._names) or len(self._why(width)))
+
+    def _why(self, width: int) -> list[str]:
+        """Why there is nothing, line by line."""
+        why = self._offer.why if self._offer else ""
+        return wrap(why or "Nothing to choose from.", max(10, width - 2))
 
     def open(self, offer: Offer, typed: str = "", *, narrow: bool = False) -> None:
         """Shows the names; `narrow`: only those that hold what is typed, those that begin with it first."""
@@ -60,11 +66,22 @@ class ChoiceList(Inked):
         names = [name for name in offer.names if wanted in name.lower()] if narrow and wanted else list(offer.names)
         names.sort(key=lambda name: not name.lower().startswith(wanted) if narrow else False)
         self._offer, self._names = offer, tuple(names)
+        self._typed, self._narrow = typed, narrow
         self._at = names.index(typed) if typed in names else 0
         self._top = 0
         self._keep_in_view()
         self.display = not narrow or bool(names)
         self.refresh()
+
+    def renew(self, offer: Offer) -> None:
+        """There are others to choose from now; the cursor stays on its name."""
+        if offer == self._offer:
+            return
+        here = self.chosen
+        self.open(offer, self._typed, narrow=self._narrow)
+        if here in self._names:
+            self._at = self._names.index(here)
+            self._keep_in_view()
 
     def close(self) -> None:
         """Out of sight."""
@@ -84,8 +101,8 @@ class ChoiceList(Inked):
         """One name and what is known of it."""
         width, ground = self.size.width, self.rich_style
         if not self._names or self._offer is None:
-            why = self._offer.why if self._offer else ""
-            return Strip([Segment(fit(f" {why or 'Nothing to choose from.'}", width), ground + self.ink("waits"))])
+            lines = self._why(width)
+            return Strip([Segment(fit(f" {lines[y]}" if y < len(lines) else "", width), ground + self.ink("waits"))])
         at = self._top + y
         if at >= len(self._names):
             return Strip.blank(width, ground)

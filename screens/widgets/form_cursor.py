@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
+from textual.message import Message
 
 from screens.widgets.abstract import Abstract
 from screens.widgets.form_complete import completed, part_typed
@@ -14,6 +16,8 @@ from screens.widgets.form_search import FormSearch
 from screens.widgets.form_values import COLLECTIONS, Row, RowKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.app import ComposeResult
 
     from screens.widgets.form_model import FormModel
@@ -21,6 +25,20 @@ if TYPE_CHECKING:
 
 class FormCursor(Vertical, metaclass=Abstract):
     """Moves through the lines of a model."""
+
+    @dataclass
+    class Asked(Message):
+        """Somebody wants to choose: whoever shows the form may know of more."""
+
+        kind: str
+        """As in `Field.choices_from`."""
+
+    @dataclass
+    class Filled(Message):
+        """What was chosen has filled several fields."""
+
+        name: str
+        count: int
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -166,6 +184,8 @@ class FormCursor(Vertical, metaclass=Abstract):
         if offer is not None and row is not None and field is not None:
             part = part_typed(field, self.page.model.text_at(row))
             self.page.open_choices(offer, part, narrow=narrow)
+            if not narrow:
+                self.post_message(self.Asked(field.choices_from))
 
     def choose(self, name: str) -> None:
         """Takes that name, and goes on."""
@@ -174,12 +194,24 @@ class FormCursor(Vertical, metaclass=Abstract):
         if row is None or field is None or not name:
             return
         model = self.page.model
+        if self.page.offer is not None and name in self.page.offer.fills:
+            self._fill(field.path, name, self.page.offer.fills[name])
+            return
         if model.put(row, completed(field, model.text_at(row), name)):
             self.page.reload()
             self.page.redraw()
             self.changed(field.path)
         if row.kind is RowKind.FIELD:
             self._move(1)
+
+    def _fill(self, path: str, name: str, fills: Mapping[str, str]) -> None:
+        """All the fields that belong together, in one step that can be taken back."""
+        texts = {each: text for each, text in fills.items() if each in self.page.model.by_path}
+        if self.page.model.put_all(texts):
+            self.settle(path)
+            self.page.reload()
+            self.changed()
+        self.post_message(self.Filled(name, len(texts)))
 
     # entries
 

@@ -95,6 +95,9 @@ class FormPage(Widget):
         """The cluster has others to choose from now."""
         self.offers = self.lines.offers = offers
         self.lines.repaint_changed()
+        if self.choices.is_open and self.offer is not None:
+            self.choices.renew(self.offer)
+            self.put_editor()
         if self._editor is self._line and self.field is not None and self.field.kind not in PICKED:
             self._line.complete(self._names())
 
@@ -197,10 +200,11 @@ class FormPage(Widget):
             self._put_choices(columns, y)
 
     def _put_choices(self, columns: Columns, y: int) -> None:
-        high = self.choices.lines
+        wide = max(20, self.size.width - columns.value - 2)
+        high = self.choices.lines_in(wide)
         below = self.size.height - y - 1
         top = y + 1 if below >= high or below >= y else max(0, y - high)
-        self._put(self.choices, columns.value, top, max(20, self.size.width - columns.value - 2), high)
+        self._put(self.choices, columns.value, top, wide, high)
 
     @staticmethod
     def _put(widget: Widget, x: int, y: int, width: int, height: int) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from console.models.draft import Draft
     from console.models.fleet import Fleet
     from console.models.forecast import Forecast
+    from console.models.node import Node
     from console.models.queue import LocalQueue
     from screens.widgets.launch_draft import LaunchDraft
 
@@ -46,6 +47,7 @@ def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str
     there = {door.name: forecast(fleet, replace(ask or Ask(namespace), queue=door.name)) for door in doors}
     doors.sort(key=lambda door: (bool(closed(door, fleet)), -there[door.name].free, door.name))
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
+    labels = _node_labels(fleet, nodes)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
@@ -53,10 +55,30 @@ def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str
                               {name: _queue_words(found) for name, found in there.items()}),
         "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
                         {node.name: node.pool for node in nodes}),
+        "nodelabels": _offer(fleet, "nodes", list(labels), "No node has GPUs", labels),
         "accelerators": _offer(fleet, "nodes", accelerators, "No node says which accelerator it has"),
         "topologylevels": _offer(fleet, "topologies", levels, "The cluster has no Topology",
                                  {level: level_name(level) for level in levels}),
     }  # fmt: skip
+
+
+def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
+    """Pools and reservations as labels that nodes can be chosen by, with what is free in them."""
+    labels: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.pool:
+            labels.setdefault(f"cloud.google.com/gke-nodepool={node.pool}", []).append(node)
+    for node in nodes:
+        if node.reservation:
+            labels.setdefault(f"cloud.google.com/reservation-name={node.reservation}", []).append(node)
+    return {
+        label: f"{wording.count(len(of), 'node')}, {sum(map(fleet.gpus_free, of))} of {_gpus(of)} GPUs free"
+        for label, of in labels.items()
+    }
+
+
+def _gpus(nodes: Sequence[Node]) -> int:
+    return sum(node.gpus for node in nodes)
 
 
 def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None) -> Offer:

@@ -23,7 +23,7 @@ ANNOTATIONS = {
 }  # fmt: skip
 OFFERED = {
     "localqueues", "nodes", "pvcs", "secrets", "serviceaccounts", "images", "topologylevels", "accelerators",
-    "priorityclasses",
+    "priorityclasses", "buckets", "lustre", "filestore", "nodelabels",
 }  # fmt: skip
 
 
@@ -76,7 +76,13 @@ def test_queues_claims_and_nodes_are_offered_from_the_cluster() -> None:
         "placement.targetNodes": "nodes",
         "placement.avoidNodes": "nodes",
         "network.gib.image": "images",
+        "placement.nodeSelector": "nodelabels",
         "storage.pvc": "pvcs",
+        "storage.gcs": "buckets",
+        "storage.nfs.server": "filestore",
+        "storage.nfs.instance": "filestore",
+        "storage.lustre.server": "lustre",
+        "storage.lustre.instance": "lustre",
         "storage.nfs.claim": "pvcs",
         "storage.lustre.claim": "pvcs",
         "serviceAccount": "serviceaccounts",

@@ -1,0 +1,122 @@
+"""What Google has to choose from for one kind of field: asked when somebody wants to choose, never before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import ApiDisabled, ConsoleError, NotFound
+from console.models.offer import Offer, OfferState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from console.models.gke import GkePool
+    from console.models.values import Value
+    from console.session import Session
+
+_POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
+
+
+async def offer_of(session: Session, kind: str) -> Offer:
+    """The choices of that kind (one of GOOGLE_KINDS); why there are none where Google does not tell them."""
+    try:
+        await session.cloud.place()
+    except NotFound as error:
+        return Offer(kind, state=OfferState.ABSENT, why=error.message)
+    except ConsoleError as error:
+        return _failed(kind, error)
+    try:
+        return await _QUESTIONS[kind](session)
+    except ConsoleError as error:
+        return _failed(kind, error)
+
+
+def _failed(kind: str, error: ConsoleError) -> Offer:
+    if isinstance(error, ApiDisabled):
+        words = f"{error.service} is not enabled in the project; preflight (f9) enables it."
+        return Offer(kind, state=OfferState.FAILED, why=words)
+    return Offer(kind, state=OfferState.FAILED, why=str(error))
+
+
+async def _buckets(session: Session) -> Offer:
+    region = await session.storage.region()
+    found = await session.storage.buckets()
+    about = {each.name: f"{each.location}, {each.match(region)}" for each in found}
+    return Offer("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
+
+
+async def _lustre(session: Session) -> Offer:
+    found = await session.storage.lustre()
+    ready = [each for each in found if each.state == "ACTIVE"]
+    region = await session.storage.region()
+    about = {
+        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.mount_point}"
+        for each in ready
+    }
+    fills = {each.name: _texts(each.values()) for each in ready}
+    others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
+    why = f"No Lustre instance can be mounted: {others}." if found else "The project has no Lustre instance."
+    return Offer("lustre", tuple(about), about, fills=fills, why="" if ready else why)
+
+
+async def _filestore(session: Session) -> Offer:
+    found = await session.storage.filestore()
+    ready = [each for each in found if each.state == "READY" and each.address]
+    region = await session.storage.region()
+    about = {
+        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.address}:/{each.share}"
+        for each in ready
+    }
+    fills = {each.name: _texts(each.values()) for each in ready}
+    others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
+    why = f"No Filestore instance can be mounted: {others}." if found else "The project has no Filestore instance."
+    return Offer("filestore", tuple(about), about, fills=fills, why="" if ready else why)
+
+
+async def _images(session: Session) -> Offer:
+    registry = await session.images.registry()
+    about = {reference: "in the registry" for image in registry.images for reference in image.references}
+    return Offer("images", tuple(about), about, why="" if about else "The project's registries hold no image.")
+
+
+async def _pools(session: Session) -> Offer:
+    """Pools and reservations as labels of nodes, those without a machine now too."""
+    place = await session.cloud.place()
+    cluster = await (await session.cloud.gke()).cluster(place.project, place.location, place.cluster)
+    about = {f"{_POOL}={pool.name}": _pool_words(pool) for pool in cluster.pools if pool.accelerators}
+    for pool in cluster.pools:
+        name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
+        if name and name != "any":
+            about[f"{_RESERVATION}={name}"] = f"reservation of pool {pool.name}"
+    return Offer("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
+
+
+def _far(location: str, region: str) -> str:
+    """What there is to say of a place that is not the cluster's."""
+    return f", not in {region}" if region and not f"{location}-".startswith(f"{region}-") else ""
+
+
+def _pool_words(pool: GkePool) -> str:
+    how = "queued provisioning" if pool.queued else "flex-start" if pool.flex_start else "spot" if pool.spot else ""
+    limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
+    return ", ".join(filter(None, ("node pool", pool.machine_type, how, limits)))
+
+
+def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
+    """Nested values as texts of fields."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _texts(value, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = str(value)
+    return found
+
+
+_QUESTIONS: Mapping[str, Callable[[Session], Awaitable[Offer]]] = {
+    "buckets": _buckets,
+    "lustre": _lustre,
+    "filestore": _filestore,
+    "images": _images,
+    "nodelabels": _pools,
+}

@@ -1,0 +1,99 @@
+"""What Google has, as choices of the launch form's own fields: asked by a key, filled by one, taken back by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from console.practice.google.cloud import Fault
+from console.practice.google.vault import BUCKET
+from screens.launch import LaunchScreen
+from tests.google.test_image_screens import practised, world_of
+from tests.screens.press import screen_text, toasts, until
+
+if TYPE_CHECKING:
+    import pytest
+    from textual.pilot import Pilot
+
+    from screens.app import ConsoleApp
+
+
+async def field(app: ConsoleApp, pilot: Pilot[Any], path: str) -> LaunchScreen:
+    """The form of the first recipe, with the cursor on that field."""
+    await pilot.press("5")
+    await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
+    screen = app.screen
+    assert isinstance(screen, LaunchScreen)
+    await until(pilot, lambda: screen.form.page.offers.get("buckets"))
+    screen.form.go(path)
+    await until(pilot, lambda: screen.form.here == path)
+    return screen
+
+
+def names(screen: LaunchScreen) -> tuple[str, ...]:
+    return screen.form.page.choices._names
+
+
+async def test_lustre_fills_its_seven_fields_from_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, cluster):
+        screen = await field(app, pilot, "storage.lustre.server")
+        assert "⏎ asks Google for a list" in screen_text(app)
+        assert not [name for name, _ in world_of(cluster).calls if "Lustre" in name], "nobody chose yet"
+        await pilot.press("enter")
+        await until(pilot, lambda: names(screen)[:1] == ("lustre",))
+        await pilot.press("enter")
+        await until(pilot, lambda: "lustre fills 7 fields" in toasts(app))
+        planned = screen.plan()
+        assert planned is not None
+        lustre = planned[0].values["storage"]["lustre"]  # type: ignore[index,call-overload]
+        assert lustre == {
+            "claim": "lustre-pvc", "server": "10.128.15.210", "filesystem": "lustre", "instance": "lustre",
+            "project": "practice", "location": "us-central1-a", "size": "18000Gi",
+        }  # fmt: skip
+        assert planned[1] == ()
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: "storage" not in (screen.plan() or [None])[0].values)  # type: ignore[union-attr]
+
+
+async def test_a_bucket_a_share_a_pool_and_an_image_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, _):
+        screen = await field(app, pilot, "storage.gcs")
+        await pilot.press("enter")
+        await until(pilot, lambda: BUCKET in names(screen))
+        await until(pilot, lambda: "same region" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.form.texts["storage.gcs"] == f"{BUCKET}=/gcs")
+        screen.form.go("storage.nfs.server")
+        await pilot.press("enter")
+        await until(pilot, lambda: names(screen)[:1] == ("shared",))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.form.texts["storage.nfs.claim"] == "shared-pvc")
+        screen.form.go("placement.nodeSelector")
+        await pilot.press("enter")
+        await until(pilot, lambda: any(name.startswith("cloud.google.com/reservation-name=") for name in names(screen)))
+        chosen = names(screen)[0]
+        assert chosen.startswith("cloud.google.com/gke-nodepool=")
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.form.texts["placement.nodeSelector"] == chosen)
+        screen.form.go("image")
+        await pilot.press("enter")
+        stocked = "us-central1-docker.pkg.dev/practice/a4/unified-testbed-pytorch:25.06-py3"
+        await until(pilot, lambda: stocked in names(screen))
+        assert screen.plan() is not None
+        assert screen.plan()[1] == ()  # type: ignore[index]
+
+
+async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with practised(monkeypatch) as (app, pilot, cluster):
+        world = world_of(cluster)
+        world.projects["practice"].enabled.discard("lustre.googleapis.com")
+        world.faults.append(Fault("ListInstances", grpc.StatusCode.PERMISSION_DENIED, "You may not", times=9))
+        screen = await field(app, pilot, "storage.lustre.instance")
+        await pilot.press("enter")
+        await until(pilot, lambda: "You may not" in screen_text(app))
+        await pilot.press("escape")
+        world.faults.clear()
+        await pilot.press("enter")
+        await until(pilot, lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
+        assert screen.form.texts["storage.lustre.instance"] == ""
