@@ -15,8 +15,10 @@ _WINDOW = 1 << 16
 class Words:
     """Some words to look for, none of which holds a line end."""
 
-    def __init__(self, *words: bytes) -> None:
+    def __init__(self, *words: bytes, fold: bool = False) -> None:
+        """`fold`: capital letters count as small ones, which all words are written in."""
         self.words = words
+        self._fold = fold
         self._letters = [word for word in words if len(word) == 1]
         """The search for words is fast as long as all have at least two letters; one letter is found even faster."""
         longer = [word for word in words if len(word) > 1]
@@ -41,7 +43,8 @@ class Words:
         """Look for words that begin in the window there; up to where lines are known by that."""
         assert self._search is not None
         size, known = len(block), 0
-        for _, start, _ in self._search.find_matches_as_indexes(block[at : at + _WINDOW + self._further]):
+        piece = block[at : at + _WINDOW + self._further]
+        for _, start, _ in self._search.find_matches_as_indexes(piece.lower() if self._fold else piece):
             if at + start >= known:
                 known = _add(found, block, at + start, size)
         return known

@@ -10,10 +10,11 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from console.models.levels import DEBUG_WORDS, ERROR_WORDS, WARN_WORDS
+from console.models.levels import DEBUG_WORDS, ERROR_WORDS, NCCL_WORDS, WARN_WORDS, warns
+from console.parsers.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from console.models.text import Keep
 
@@ -21,7 +22,11 @@ LONGEST = 1 << 20
 """Bytes of a line that are looked at."""
 _AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
 """What makes a pattern find something else in a line than in a block of lines."""
-_NCCL = b"NCCL "
+_NCCL = Words(*NCCL_WORDS)
+_ERRORS = Words(*ERROR_WORDS, fold=True)
+"""One of these stands in every line that tells of an error."""
+_WARNINGS = Words(*WARN_WORDS, fold=True)
+_DEBUG = Words(*DEBUG_WORDS, fold=True)
 
 
 def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
@@ -29,7 +34,7 @@ def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
     letters, fold = required(pattern)
     lines: Iterable[int]
     if letters:
-        lines = _with_words(data.lower() if fold else data, [letters.lower() if fold else letters])
+        lines = _with(data.lower() if fold else data, letters.lower() if fold else letters)
         if pattern.pattern == letters:
             yield from lines
             return
@@ -44,21 +49,37 @@ def found(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
 
 def kept(data: bytes, keep: Keep) -> list[int]:
     """Where the lines begin that the filter lets through."""
-    some = _wanted(data, keep)
+    some, sure = _wanted(data, keep), _is_one(keep)
     if some is not None:
-        return [begin for begin in some if keep(_line(data, begin))]
-    out = {begin for begin in _unwanted(data, keep) if not keep(_line(data, begin))}
+        return some if sure else [begin for begin in some if keep(_line(data, begin))]
+    out = {begin for begin in _unwanted(data, keep) if sure or not keep(_line(data, begin))}
     begins = _begins(data)
     return [begin for begin in begins if begin not in out] if out else list(begins)
 
 
-def _wanted(data: bytes, keep: Keep) -> Iterable[int] | None:
+def _is_one(keep: Keep) -> bool:
+    """Whether it asks one thing only, and one of which the search alone says all."""
+    return not keep.level and (keep.pattern is None or not keep.nccl)
+
+
+def _wanted(data: bytes, keep: Keep) -> list[int] | None:
     """Lines of which some are let through, and no others; None if all but some are."""
+    every: list[Iterable[int]] = []
     if keep.pattern is not None and not keep.without:
-        return found(data, keep.pattern)
+        every.append(found(data, keep.pattern))
     if keep.level in {"error", "warn"}:
-        return _with_words(data.lower(), ERROR_WORDS + (WARN_WORDS if keep.level == "warn" else ()))
-    return _with_words(data, [_NCCL]) if keep.nccl == "only" else None
+        every.append(_serious(data, keep.level))
+    if keep.nccl == "only":
+        every.append(_NCCL.lines(data))
+    return sorted(set(every[0]).intersection(*every[1:])) if every else None
+
+
+def _serious(data: bytes, least: str) -> set[int]:
+    """Lines that may be so serious. That one warns is cheaper to see than that it tells of an error."""
+    lines = set(_ERRORS.lines(data))
+    if least == "warn":
+        lines.update(begin for begin in _WARNINGS.lines(data) if begin not in lines and warns(_line(data, begin)))
+    return lines
 
 
 def _unwanted(data: bytes, keep: Keep) -> Iterator[int]:
@@ -66,9 +87,9 @@ def _unwanted(data: bytes, keep: Keep) -> Iterator[int]:
     if keep.pattern is not None:
         yield from found(data, keep.pattern)
     if keep.nccl:
-        yield from _with_words(data, [_NCCL])
+        yield from _NCCL.lines(data)
     if keep.level == "info":
-        yield from _with_words(data.lower(), DEBUG_WORDS)
+        yield from _DEBUG.lines(data)
 
 
 def _line(data: bytes, begin: int) -> bytes:
@@ -89,20 +110,15 @@ def _begins(data: bytes) -> list[int]:
     )
 
 
-def _with_words(data: bytes, words: Iterable[bytes]) -> list[int]:
-    """Lines in which one of these stands."""
-    each = [list(_with(data.find, data, word)) for word in words]
-    return each[0] if len(each) == 1 else sorted({begin for begins in each for begin in begins})
-
-
-def _with(find: Callable[[bytes, int], int], data: bytes, word: bytes) -> Iterator[int]:
-    at = find(word, 0)
+def _with(data: bytes, word: bytes) -> Iterator[int]:
+    """Lines in which it stands."""
+    at = data.find(word)
     while at >= 0:
         yield data.rfind(b"\n", 0, at) + 1
-        end = find(b"\n", at)
+        end = data.find(b"\n", at)
         if end < 0:
             return
-        at = find(word, end)
+        at = data.find(word, end)
 
 
 def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from console.models.text import WIDEST, Row
 from console.spool.merged import Picked, find, position, walk
+from console.spool.sieve import found, kept
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from console.models.text import Keep
     from console.spool.merged import Timed
@@ -86,14 +87,10 @@ class MergedText:
         for part in self._parts:
             if self._keep is not None:
                 kept = self._pick(self._kept, part)
-                more |= _look(part, kept, self._keep, each)
+                more |= _look(part, kept, each, self._keep)
             if self._pattern is not None:
-                more |= _look(part, self._pick(self._matches, part), self._matching, each)
+                more |= _look(part, self._pick(self._matches, part), each, self._keep, self._pattern)
         return more
-
-    def _matching(self, text: bytes) -> bool:
-        pattern, keep = self._pattern, self._keep
-        return pattern is not None and pattern.search(text) is not None and (keep is None or keep(text))
 
     def _found(self) -> list[Picked]:
         return [self._pick(self._matches, part) for part in self._parts]
@@ -123,13 +120,27 @@ class MergedText:
         return sum(bisect_left(each.times, moment) for each in self._found())
 
 
-def _look(part: Part, picked: Picked, wanted: Callable[[bytes], bool], lines: int) -> bool:
-    """Look at some more lines of a part; whether there are still more."""
+def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re.Pattern[bytes] | None = None) -> bool:
+    """Look at some more lines of a part, all in one block; whether there are still more."""
     start = picked.seen
     stop = min(len(part), start + lines)
-    for number, text in enumerate(part.texts(start, stop), start):
-        if wanted(text):
-            picked.numbers.append(number)
-            picked.times.append(part.times[number])
+    texts = part.texts(start, stop)
+    begins = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    block = b"\n".join(texts) + b"\n"
+    for begin in _wanted(block, keep, pattern) if texts else ():
+        number = start + bisect_left(begins, begin)
+        picked.numbers.append(number)
+        picked.times.append(part.times[number])
     picked.seen = stop
     return stop < len(part)
+
+
+def _wanted(block: bytes, keep: Keep | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
+    """Where the lines begin in which the pattern is found, or all that are kept."""
+    if pattern is None:
+        return kept(block, keep) if keep is not None else ()
+    matches = found(block, pattern)
+    if keep is None:
+        return matches
+    among = set(kept(block, keep))
+    return (begin for begin in matches if begin in among)

@@ -22,7 +22,24 @@ if TYPE_CHECKING:
 
     from console.models.text import Text
 
-WORDS = st.sampled_from(["loss 1", "NaN", "step error", "ok", "NCCL INFO x", "warning", "", "Zeit ü"])
+WORDS = st.sampled_from(
+    [
+        "loss 1",
+        "NaN",
+        "loss: nan",
+        "FutureWarning: x",
+        "ValueError",
+        "SXid",
+        "err_or NCCL",
+        "-nan =",
+        "step error",
+        "ok",
+        "NCCL INFO x",
+        "warning",
+        "",
+        "Zeit ü",
+    ]
+)
 LINES = st.lists(st.tuples(st.integers(0, 5), WORDS), max_size=30)
 
 
