@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from console.models.hang import HangReport, PodTrace, Traced
 from console.models.ranks import ranks
 from console.models.ras import RasReport
 from console.xray.answers import PodAnswer, read_answer, traced
+from console.xray.here import own_py_spy, write_new
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -45,9 +45,15 @@ _INSTALL = (
     '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy 2>&1 '
     '|| "$p" -m pip install --quiet py-spy 2>&1'
 )
+# Beside its name until it is whole and runs.
+_COPY = (
+    'for to in /usr/local/bin "$HOME/.local/bin"; do mkdir -p "$to" 2>/dev/null && [ -w "$to" ] && break; done; '
+    'head -c "$1" > "$to/.py-spy.a4" && [ "$(wc -c < "$to/.py-spy.a4")" -eq "$1" ] && chmod 755 "$to/.py-spy.a4" '
+    '&& "$to/.py-spy.a4" --version && mv "$to/.py-spy.a4" "$to/py-spy" || { rm -f "$to/.py-spy.a4"; exit 1; }'
+)
 # Idle threads too: one that hangs is idle.
 _RECORD = (
-    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format flamegraph --idle --duration "$2" '
+    'f=$(mktemp /tmp/a4-flame.XXXXXX) && "$1" record --output "$f" --format "$4" --idle --duration "$2" '
     '--pid "$3" >&2 && cat "$f"; code=$?; rm -f "$f"; exit $code'
 )
 _FILES = {
@@ -156,7 +162,7 @@ class Xray:
     # what changes or takes long
 
     async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
-        """Install py-spy in these pods by pip; for each why that failed, empty if it did not."""
+        """Install py-spy in these pods: by pip, else this machine's is copied; for each why that failed, or nothing."""
         self._cluster.changing(f"install py-spy in {name}")
         wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
         room = asyncio.Semaphore(AT_ONCE)
@@ -166,34 +172,47 @@ class Xray:
                 try:
                     await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
                 except ConsoleError as error:
-                    return error.message
+                    return await self._copy_py_spy(pod, error.message)
             return ""
 
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
 
-    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
-        """Record a flame graph of a process and save it here as SVG; its size in bytes.
+    async def _copy_py_spy(self, pod: Pod, before: str) -> str:
+        """Copy this machine's py-spy into a pod whose pip does not get one; why it is not there, or nothing."""
+        program = await asyncio.to_thread(own_py_spy)
+        if not program:
+            return f"{before}; and this machine has no py-spy that could be copied (pip install py-spy)"
+        try:
+            await self._said(pod, ("sh", "-c", _COPY, "sh", str(len(program))), program, INSTALL_LIMIT)
+        except ConsoleError as error:
+            return f"{before}; nor could this machine's be copied: {error.message}"
+        return ""
 
-        Raises BadInput if the file is there or cannot be written, ProgramFailed if py-spy could not record.
+    async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
+        """Record a process and save that here: a flame graph as SVG, or for a place that ends in .json for speedscope.
+
+        Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
+        if py-spy could not record.
         """
-        if await asyncio.to_thread(place.exists):
+        form = "speedscope" if place.suffix.lower() == ".json" else "flamegraph"
+        if await asyncio.to_thread(lambda: place.expanduser().exists()):
             raise BadInput(f"{place} is there already.", "Choose another name.")
         if process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
         pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
         if pod is None:
             raise NotFound(f"Pod {process.pod} runs no more.")
-        argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid))
+        argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            svg = await self._said(pod, argv, b"", seconds + LIMIT)
+            recorded = await self._said(pod, argv, b"", seconds + LIMIT)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
             ) from error
-        if not svg.rstrip().endswith(b"</svg>"):
-            raise ProgramFailed(f"The flame graph of rank {process.rank} came incomplete.", "Try again.")
-        await asyncio.to_thread(_write_new, place, svg)
-        return len(svg)
+        if not recorded.rstrip().endswith(b"</svg>" if form == "flamegraph" else b"}"):
+            raise ProgramFailed(f"The recording of rank {process.rank} came incomplete.", "Try again.")
+        await asyncio.to_thread(write_new, place, recorded)
+        return len(recorded)
 
     async def facts(self, namespace: str, name: str, process: Traced, what: str) -> str:
         """A file of /proc of a process (FACTS), or ten seconds of strace."""
@@ -203,17 +222,6 @@ class Xray:
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
         said = await self._said(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
         return said.decode(errors="replace")
-
-
-def _write_new(place: Path, data: bytes) -> None:
-    try:
-        fd = os.open(place.expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as out:
-            out.write(data)
-    except FileExistsError as error:
-        raise BadInput(f"{place} is there already.", "Choose another name.") from error
-    except OSError as error:
-        raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
 
 
 def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[Traced]]:

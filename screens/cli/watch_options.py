@@ -38,9 +38,9 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="the stack of every rank, not one of each group")
     parser.add_argument("--rank", type=int, metavar="R", help="of --record and --proc (default: who stands out)")
     parser.add_argument(
-        "--record", type=_seconds, metavar="SECONDS", help="record a flame graph of a rank and save it here as SVG"
+        "--record", type=_seconds, metavar="SECONDS", help="record a flame graph of a rank and save it here"
     )
-    parser.add_argument("--out", metavar="FILE", help="of --record (default: JOB-rank-R.svg)")
+    parser.add_argument("--out", metavar="FILE", help="of --record (default: JOB-rank-R.svg; .json is for speedscope)")
     parser.add_argument(
         "--proc", dest="facts_of", choices=("status", "limits", "fd", "maps", "strace"),
         help="show that of a rank's process (strace: for ten seconds)",

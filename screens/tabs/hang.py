@@ -82,7 +82,7 @@ class HangTab(JobTab):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("H", "look", "Look again", id="hang.look", tooltip="Ask all processes anew where they are"),
         Binding("F", "record", "Flame graph", id="hang.record",
-                tooltip="Record the first process of the row for ten seconds and save it here as SVG"),
+                tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
         Binding("I", "install", "Install py-spy", id="hang.install", tooltip="By pip, where it is missing; asks first"),
     ]  # fmt: skip
@@ -230,7 +230,7 @@ class HangTab(JobTab):
         missing = [pod.pod for pod in report.without_py_spy]
         question = f"py-spy is missing in {len(missing)} of {wording.count(len(report.pods), 'pod')} of {self.key[1]}."
         lines = [*missing[:8], *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
-                 "It is installed by pip, in these containers only, and is gone with them."]  # fmt: skip
+                 "It is installed by pip (or copied from here), in these containers only, and is gone with them."]  # fmt: skip
         if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Leave it")):
             return
         with self.live.report_errors("py-spy is not installed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,10 @@ async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: P
     assert "State:\tS" in await session.xray.facts(*HUNG, stuck, "status")
     svg = tmp_path / "flame.svg"
     assert await session.xray.record(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
+    assert svg.read_text().startswith("<svg")
+    speedscope = tmp_path / "flame.json"
+    await session.xray.record(*HUNG, stuck, pod.py_spy, 1, speedscope)
+    assert json.loads(speedscope.read_text())["exporter"].startswith("py-spy")
 
 
 async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Session) -> None:

@@ -46,11 +46,12 @@ for word in "$@"; do pattern="$word"; done
 {ps} | tail -n +2 | grep -E -- "$pattern" | while read -r user pid rest; do echo "$pid"; done
 """
 _PY_SPY = """#!/bin/sh
-command="$1" output=profile.svg pid=""
+command="$1" output=profile.svg form=flamegraph pid=""
 while [ $# -gt 0 ]; do
     case "$1" in
         -p|--pid) pid="$2"; shift ;;
         -o|--output) output="$2"; shift ;;
+        -f|--format) form="$2"; shift ;;
     esac
     shift
 done
@@ -61,7 +62,12 @@ if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ]; t
     exit 1
 fi
 echo "practice cluster: these stacks are made up" >&2
-if [ "$command" = record ]; then exec cp {svg} "$output"; fi
+if [ "$command" = record ]; then
+    case "$form" in
+        flamegraph) exec cp {flame}.svg "$output" ;;
+        *) exec cp {flame}_speedscope.json "$output" ;;
+    esac
+fi
 if [ "$doing" = data ] && [ "$pid" -ne {stuck} ]; then doing=nccl; fi
 exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
 """
@@ -130,7 +136,7 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     bin_folder.mkdir()
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
     last = FIRST_PID + place.gpus
-    stacks, svg = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy.svg"))
+    stacks, flame = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy"))
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
     scripts = {
@@ -141,7 +147,7 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         "nc": _NC.format(state=state),
         "ps": _PS.format(state=state, last=last, gpus=place.gpus),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
-        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, svg=svg),
+        "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, flame=flame),
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh-keyscan": _KEYSCAN.format(key=host_key),

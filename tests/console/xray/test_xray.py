@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
+from console.models.hang import Traced
 from console.models.whereabouts import Doing
 from console.xray import Xray
 from tests.fakes import fleet_of
@@ -114,6 +115,10 @@ def locally(places: dict[str, str]) -> Any:
     return run
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
 def xray(cluster: Cluster, run: Any) -> Xray:
     return Xray(cast("Any", cluster), run)
 
@@ -136,14 +141,19 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert stuck.threads == 1
         assert all(pod.py_spy and pod.reached is False for pod in report.pods), "rank 0 accepts no more connections"
         assert "Name:\tpython" in await looking.facts("default", "hung", stuck, "status")
-        svg = tmp_path / "flame.svg"
-        size = await looking.record("default", "hung", stuck, report.pods[1].py_spy, 1, svg)
+        svg, speedscope = tmp_path / "flame.svg", tmp_path / "flame.json"
+        size, _ = await asyncio.gather(
+            looking.record("default", "hung", stuck, report.pods[1].py_spy, 1, svg),
+            looking.record("default", "hung", report.processes[0], report.pods[0].py_spy, 1, speedscope),
+        )
+        assert "speedscope" in json.loads(speedscope.read_text())["$schema"]
         text = svg.read_text()
         assert len(text.encode()) == size
         assert text.rstrip().endswith("</svg>")
         assert svg.stat().st_mode & 0o077 == 0
         with pytest.raises(BadInput, match="is there already"):
             await looking.record("default", "hung", stuck, "", 1, svg)
+        assert [name for name in names(tmp_path) if "flame" in name] == ["flame.json", "flame.svg"]
 
 
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
@@ -191,6 +201,41 @@ async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
     )
     assert len(report.processes) == 2
     assert "Pod 1 could not be asked: there is no Python in this image." in report.verdict
+
+
+async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    looking = xray(Cluster(), saying(b"<svg>half", answer(0)))
+    process = Traced(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
+    with pytest.raises(ProgramFailed, match="came incomplete"):
+        await looking.record("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
+    whole = xray(Cluster(), saying(b"<svg></svg>", answer(0)))
+    with pytest.raises(BadInput, match="cannot be written"):
+        await whole.record("default", "hung", process, "py-spy", 1, tmp_path / "nowhere" / "flame.svg")
+    assert names(tmp_path) == []
+
+
+async def test_without_pip_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
+    """A pod whose pip reaches no index; what is copied runs there."""
+    begun: list[int] = []
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        begun.append(len(stdin))
+        if not stdin:
+            take(2, b"ERROR: No matching distribution found for py-spy\n")
+            return 1
+        script = argv[2].replace("/usr/local/bin", str(tmp_path))
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", script, *argv[3:], env={"PATH": os.environ["PATH"], "HOME": "/nowhere"},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        await process.communicate(stdin)
+        return process.returncode or 0
+
+    failed = await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])
+    assert failed == {"hung-workload-0-1-x7k1": ""}
+    assert len(begun) == 2
+    assert names(tmp_path) == ["py-spy"]
+    assert os.access(tmp_path / "py-spy", os.X_OK)
 
 
 async def test_read_only_looks_into_nothing() -> None:
