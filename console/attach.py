@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotAllowed, NotFound
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
 from console.models.link import LinkState
 from console.models.tunnel import Address
 
@@ -123,6 +123,28 @@ class Attach:
         where = pinned(self._watched.settings)[0]
         context = self._watched.context
         return await self._remove(lambda entry: entry.belongs_to(where, context, namespace, job))
+
+    @staticmethod
+    async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
+        """The same without a cluster, by name alone; BadInput where several jobs have that name."""
+
+        def meant(entry: Entry) -> bool:
+            return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
+
+        def places() -> list[str]:
+            from console.ssh import entries
+            from console.ssh.places import Places
+
+            found = Places.find()
+            known = entries.load_all(found) if found.jobs.is_dir() else []
+            return sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
+
+        there = await asyncio.to_thread(places)
+        if len(there) > 1:
+            raise BadInput(
+                f"There is more than one {job}: in {', in '.join(there)}.", "Add --namespace, --context or both."
+            )
+        return await Attach._remove(meant)
 
     async def tidy(self) -> tuple[str, ...]:
         """Remove hosts of jobs of this cluster that have ended or are gone; their names."""

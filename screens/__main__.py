@@ -27,8 +27,9 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
     from screens.cli import command_line
-    from screens.cli.output import complain
+    from screens.cli.output import Voice, complain
 
+    Voice.as_json = "--json" in (argv[: argv.index("--")] if "--" in argv else argv)
     options = command_line.parse(argv)
     try:
         return run(options)

@@ -14,6 +14,7 @@ from screens.cli.launch_options import add_launch, add_values
 from screens.cli.log_options import add_logs, add_view, add_why
 from screens.cli.measure_options import add_measuring
 from screens.cli.options import Options
+from screens.cli.output import Parser
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
 from screens.cli.preflight_options import add_preflight
 from screens.cli.run_options import (
@@ -42,7 +43,10 @@ LISTS = {
 }
 """Listing commands and what each shows."""
 
-EXIT_CODES = "exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster"
+EXIT_CODES = (
+    "exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json standard error is "
+    'JSON too, one object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
+)
 
 
 def parse(argv: list[str] | None = None) -> Options:
@@ -67,7 +71,7 @@ def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]
 
 def _parser() -> argparse.ArgumentParser:
     common = _common()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="a4",
         parents=[common],
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
@@ -79,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, help_: str, **more: Any) -> argparse.ArgumentParser:
         return commands.add_parser(
             name, parents=[common], help=help_, description=help_[0].upper() + help_[1:] + ".",
-            argument_default=argparse.SUPPRESS, **more,
+            argument_default=argparse.SUPPRESS, **{"epilog": EXIT_CODES, **more},
         )  # fmt: skip
 
     for name, help_ in LISTS.items():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import msgspec
+
+from console.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,15 +27,35 @@ def say_json(value: Any) -> None:
     sys.stdout.write(raw.decode() + "\n")
 
 
+class Voice:
+    """How this process speaks on standard error: in lines for people, or in objects, one a line."""
+
+    as_json: ClassVar[bool] = False
+
+
 def warn(text: str) -> None:
     """One line on standard error."""
-    sys.stderr.write(f"a4: {text}\n")
+    _tell({"note": text}, text)
 
 
 def complain(error: ConsoleError) -> int:
     """Say what went wrong on standard error; gives the exit code."""
-    warn(str(error))
+    _tell({"error": error.message, "hint": error.hint}, str(error))
     return error.exit_code
+
+
+def _tell(told: dict[str, str], text: str) -> None:
+    sys.stderr.write(f"{msgspec.json.encode(told).decode()}\n" if Voice.as_json else f"a4: {text}\n")
+
+
+class Parser(argparse.ArgumentParser):
+    """A command line whose mistakes are told in the same way as everything else that goes wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Usage and mistake on standard error; exits with 2."""
+        if not Voice.as_json:
+            super().error(message)
+        raise SystemExit(complain(BadInput(f"{message[:1].upper()}{message[1:]}.", f"{self.prog} --help says more.")))
 
 
 def say_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:

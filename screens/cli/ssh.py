@@ -27,7 +27,9 @@ async def ssh(options: Options) -> int:
     """Set up a rank and become ssh; or write hosts only, list them, forget some, or take all away."""
     if options.undo:
         return await undo(as_json=options.json)
-    if options.write_config or options.forget:
+    if options.forget:
+        return await forget_hosts(options)
+    if options.write_config:
         return await write_hosts(options)
     jobs = [*options.jobs]
     if not jobs:
@@ -73,7 +75,7 @@ async def list_hosts(*, as_json: bool) -> int:
 
     hosts = await Attach.hosts()
     if as_json:
-        say_json(hosts)
+        say_json({"kind": "hosts", "items": hosts})
     elif hosts:
         for host in hosts:
             say(f"{host.host:32}  {host.namespace}/{host.job} rank {host.rank}")
@@ -82,16 +84,23 @@ async def list_hosts(*, as_json: bool) -> int:
     return 0
 
 
+async def forget_hosts(options: Options) -> int:
+    """Take away the hosts of these jobs; asks no cluster, which may be gone."""
+    from console.attach import Attach
+
+    if not options.jobs:
+        raise BadInput("Name the jobs to forget.", "a4 ssh --undo takes everything away.")
+    gone: list[str] = []
+    for job in options.jobs:
+        gone += await Attach.forget_named(job, context=options.context, namespace=options.namespace)
+    say_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
+    return 0
+
+
 async def write_hosts(options: Options) -> int:
-    """Write, or forget, the hosts of these jobs, of all that run if none is named."""
+    """Write the hosts of these jobs, of all that run if none is named."""
     async with connected(options, KINDS) as session:
         fleet = await session.listed(*KINDS)
-        if options.forget:
-            if not options.jobs:
-                raise BadInput("Name the jobs to forget.", "a4 ssh --undo takes everything away.")
-            gone = [name for job in options.jobs for name in await session.attach.forget(session.namespace, job)]
-            say_json({"forgotten": gone}) if options.json else say("\n".join(gone) or "There were no such hosts.")
-            return 0
         running = [name for (where, name), job in fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
         gone_by = await session.attach.tidy()
@@ -184,7 +193,8 @@ async def doctor(options: Options) -> int:
             if not options.json:
                 show_step(step)
     if options.json:
-        say_json([{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found])
+        steps = [{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found]
+        say_json({"kind": "doctor", "job": options.job, "rank": options.rank_text or "0", "items": steps})
     return 1 if any(each.state is StepState.FAILED for each in found) else 0
 
 

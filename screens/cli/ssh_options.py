@@ -19,7 +19,10 @@ def add_ssh(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Ranks get the names a4-JOB-RANK for ssh, scp, sftp, rsync and editors. The hosts stand in ~/.ssh/a4/config, "
         "which one line of ~/.ssh/config includes; the variable A4_SSH_FOLDER names a folder to use instead of ~/.ssh. "
-        "Host keys are read through the API and always checked. Without JOB the hosts are listed."
+        "Host keys are read through the API and always checked. Without JOB the hosts are listed. "
+        "--forget and --undo need no cluster. JSON: of a rank its host (host, job, namespace, rank, command, …); of "
+        "the list kind and items with these keys; of --write-config hosts and forgotten; of --forget forgotten; of "
+        "--undo done."
     )
     parser.add_argument("jobs", metavar="JOB [RANK]", nargs="*", help="a job, and a rank of it (0 unless named)")
     parser.add_argument("--write-config", action="store_true", help="write the hosts of these jobs, or of all, only")
@@ -41,7 +44,10 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
     """a4 doctor."""
-    parser.epilog = "JSON: a list of steps with name, title, state (ok, warning, failed, skipped), seconds, found, fix."
+    parser.epilog = (
+        "JSON: kind, job, rank, items: the steps, each with name, title, state (ok, warning, failed, skipped), "
+        "seconds, found, fix."
+    )
     _rank(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
 

@@ -66,10 +66,10 @@ def test_hosts_of_all_running_jobs_listed_forgotten_and_undone(a4: SshCommands) 
     a4.openssh.config.write_bytes(b"Host mine\r\n  User me")
     written = a4.json("ssh", "--write-config", "--yes")["hosts"]
     assert "a4-llama-70b-0" in [host["host"] for host in written]
-    listed = a4.json("ssh")
+    listed = a4.json("ssh")["items"]
     assert [host["host"] for host in listed if host["job"] == JOB] == [f"a4-{JOB}-{rank}" for rank in range(8)]
     assert a4.json("ssh", "--forget", JOB)["forgotten"] == [f"a4-{JOB}-{rank}" for rank in range(8)]
-    assert not [host for host in a4.json("ssh") if host["job"] == JOB]
+    assert not [host for host in a4.json("ssh")["items"] if host["job"] == JOB]
     done = a4.json("ssh", "--undo")["done"]
     assert f"{a4.openssh.config} is as it was." in done
     assert a4.openssh.config.read_bytes() == b"Host mine\r\n  User me"
@@ -111,11 +111,11 @@ def test_the_doctor_in_words_and_in_json(a4: SshCommands) -> None:
     assert "✗ Login" in out
     assert f"a4 ssh {JOB} 4" in out
     assert a4.run("ssh", JOB, "4", "--yes", "--json")[0] == 0
-    steps = a4.json("doctor", JOB, "4")
+    steps = a4.json("doctor", JOB, "4")["items"]
     assert [step["name"] for step in steps] == list(STEPS)
     assert [step["title"] for step in steps] == list(STEPS.values())
     assert {step["state"] for step in steps} <= {"ok", "warning"}
-    assert {step["state"] for step in a4.json("doctor", JOB, "workload/4")} <= {"ok", "warning"}
+    assert {step["state"] for step in a4.json("doctor", JOB, "workload/4")["items"]} <= {"ok", "warning"}
     code, out, _ = a4.run("doctor", "nowhere", "0")
     assert code == 1
     assert "There is no job nowhere" in out
