@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.models.log import RankLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Iterator
+    from collections.abc import AsyncGenerator, Collection
 
     from console.follow.joblog import JobLog
     from console.spool.part import Part
@@ -54,9 +54,9 @@ def _more(log: JobLog, at: dict[int, int], wanted: Collection[int] | None) -> li
     """The next page: of parts that have more than fits, only what the others cannot come before."""
     pages: list[tuple[Part, int, int]] = []
     upto = float("inf")
-    for part in log.parts:
-        start, length = at.get(id(part), 0), len(part)
-        if start < length and (wanted is None or part.rank in wanted):
+    for part in [part for part in log.parts if at.get(id(part), 0) < len(part.times)]:
+        if wanted is None or part.rank in wanted:
+            start, length = at.get(id(part), 0), len(part)
             stop = min(length, start + PAGE)
             pages.append((part, start, stop))
             if stop < length:
@@ -70,7 +70,9 @@ def _more(log: JobLog, at: dict[int, int], wanted: Collection[int] | None) -> li
     return found
 
 
-def _rank_lines(part: Part, start: int, stop: int) -> Iterator[RankLine]:
+def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
     rank, attempt, pod, container = part.rank, part.attempt, part.pod, part.container
-    for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=True):
-        yield RankLine(rank, moment, text.decode("utf-8", "replace"), attempt, pod, container)
+    return [
+        RankLine(rank, moment, text.decode("utf-8", "replace"), attempt, pod, container)
+        for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=True)
+    ]

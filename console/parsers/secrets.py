@@ -1,6 +1,6 @@
 """Secrets in what programs print, blotted out before the text is kept anywhere.
 
-Cost: a block without any of the words below is only searched for them, about 10 ns a byte.
+Cost: a block without any of the words below is only searched for them, less than 1 ns a byte.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from console.parsers.words import Words
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BLOT = "‹secret›".encode()
-_WORDS = (
+_WORDS = Words(
     b"hf_", b"gh", b"glpat-", b"AKIA", b"ASIA", b"AIza", b"xox", b"ya29.", b"eyJ", b"sk-", b"nvapi-", b"://",
     b"earer ", b"asic ", b"TOKEN", b"SECRET", b"PASSW", b"_KEY", b"PRIVATE KEY",
 )  # fmt: skip
@@ -46,7 +48,7 @@ class Blotter:
     def lines(self, lines: list[bytes]) -> list[bytes]:
         """The lines with what is secret blotted out; as many as were given. Their first word is kept as it is."""
         block = b"\n".join(lines)
-        if not self._left and not any(map(block.__contains__, _WORDS)):
+        if not self._left and not _WORDS.stand_in(block):
             return lines
         if not self._left and b"PRIVATE KEY" not in block:
             return blotted(block).split(b"\n")

@@ -23,12 +23,15 @@ class LineCutter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that are whole now."""
-        *whole, last = chunk.split(b"\n")
-        if whole:
+        whole = chunk.split(b"\n")
+        last = whole.pop()
+        joined = bool(whole and self._rest)
+        if joined:
             self._add(whole[0])
             whole[0] = self._cut()
+        if len(chunk) > LONGEST:
             for at, line in enumerate(whole):
-                if len(line) > LONGEST and at:
+                if len(line) > LONGEST and (at or not joined):
                     self._add(line)
                     whole[at] = self._cut()
         if last:

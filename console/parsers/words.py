@@ -25,6 +25,14 @@ class Words:
         self._further = max(map(len, longer), default=1) - 1
         self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None
 
+    def stand_in(self, block: bytes) -> bool:
+        """Whether one of them stands there."""
+        if len(block) > _WINDOW:
+            return bool(self.lines(block))
+        return any(letter in block for letter in self._letters) or bool(
+            self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block)
+        )
+
     def lines(self, block: bytes) -> dict[int, int]:
         """Where lines begin that hold one of the words, and where each ends; in no order."""
         found: dict[int, int] = {}

@@ -192,6 +192,8 @@ class Part:
         with self._lock:
             stop = min(stop, len(self.times))
             first = len(self.times) - len(self._recent)
+            if start >= first:
+                return self._recent[start - first : max(stop, start) - first]
             newest = self._recent[max(start, first) - first : stop - first] if stop > first else []
             starts = self._starts[start : min(stop, first) + 1] if start < first else self._starts[:0]
             size = self._size
