@@ -31,7 +31,7 @@ from console.practice.controllers.volumes import Volumes
 from console.practice.node.pods import PodRuntime
 from console.practice.objects.resources import JOBS, JOBSETS
 from console.practice.objects.storage import Storage
-from console.practice.scene.harm import harm_cluster, harm_google
+from console.practice.scene.harm import harm_cluster
 from console.practice.scene.story import HISTORY_SECONDS, furnish, tell
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class PracticeCluster:
         if self._full:
             tell(self.storage, self.clock, self._opening)
         self.clock.play_until(self._opening)
-        harm_cluster(self.storage)
+        harm_cluster(self.storage, self.server.admin, self.kubelets.registries)
 
     async def start(self) -> None:
         """Open; the kubeconfig is written and ``url`` answers when this returns."""
@@ -139,6 +139,7 @@ class PracticeCluster:
 
     def _make_google(self) -> GoogleServer:
         from console.practice.google.cloud import PracticeGoogle
+        from console.practice.google.harm import harm_google
         from console.practice.google.server import GoogleServer
 
         world = PracticeGoogle(

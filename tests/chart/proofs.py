@@ -24,6 +24,7 @@ FILES = {
     "fit": "console/models/test_fit.py",
     "fleet": "screens/test_fleet.py",
     "golden": "chart/test_golden.py",
+    "harm": "console/preflight/test_harm.py",
     "hang": "console/models/test_hang.py",
     "image_commands": "google/test_image_commands.py",
     "image_screens": "google/test_image_screens.py",

@@ -52,8 +52,8 @@ RECIPES: dict[str, tuple[str, ...]] = {
 }
 
 PREFLIGHT: dict[str, tuple[str, ...]] = {
-    **{case.id: ("preflight/it_fails_when_it_should",) for case in CASES},
-    "P33": ("preflight_runs/what_may_not_be_seen_is_not_missing",),
+    **{case.id: ("preflight/it_fails_when_it_should", "harm/what_is_taken_away_is_reported") for case in CASES},
+    "P33": ("preflight_runs/what_may_not_be_seen_is_not_missing", "harm/what_is_taken_away_is_reported"),
 }
 """The failing half; that each answers with evidence and a fix is `preflight_runs/every_check_answers...`."""
 

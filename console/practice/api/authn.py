@@ -46,11 +46,15 @@ class Account:
     rules: tuple[Rule, ...]
     groups: tuple[str, ...] = ("system:authenticated",)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    """Verb and kind that it may not, whatever the rules say."""
 
     def may(self, verb: str, group: str, resource: str) -> bool:
         """Whether a verb on ``pods`` or ``pods/exec`` of a group is allowed."""
         kind, slash, subresource = resource.partition("/")
         qualified = (f"{kind}.{group}" if group else kind) + slash + subresource
+        if (verb, qualified) in self.lacking:
+            return False
         return any(rule.allows(verb, qualified) for rule in self.rules)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-_GIB = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic"
+GIB = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic"
 _NEMO = "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl"
 _OWN = "us-central1-docker.pkg.dev/practice"
 PUBLIC: dict[str, dict[str, str]] = {
     "nvcr.io/nvidia/pytorch": {"25.06-py3": "12.9.1.010", "24.07-py3": "12.5.1.007"},
     "dsw-registry.cn-wulanchabu.cr.aliyuncs.com/pai/pai-megatron-patch": {"25.04": "12.8.1.012"},
     "modelscope-registry.us-west-1.cr.aliyuncs.com/modelscope-repo/modelscope": {},
-    _GIB: dict.fromkeys(("v1.0.5", "v1.0.6", "v1.1.0", "latest"), "12.8.0"),
+    GIB: dict.fromkeys(("v1.0.5", "v1.0.6", "v1.1.0", "latest"), "12.8.0"),
     _NEMO: {"nemo25.04-gib1.0.6-A4": "12.8.1"},
 }
 """Public images: the tags there are with their version of CUDA, "" where the image does not say; without any tag here,
@@ -38,6 +38,10 @@ class Registries:
     def __init__(self) -> None:
         self.hidden: set[str] = set()
         """Names that nobody may see who is not logged in there."""
+        self.lost: set[str] = set()
+        """Names of public images that are gone."""
+        self.old = ""
+        """Version of CUDA that every image has, instead of its own."""
         self._held: dict[str, set[str]] = {}
         for image, _, _ in STOCK:
             self.push(image)
@@ -49,11 +53,14 @@ class Registries:
 
     def cuda(self, image: str) -> str | None:
         """Version of CUDA in an image, "" where it does not say; None if there is no such image."""
-        name, mark = split(image)
+        found = self._found(*split(image))
+        return self.old if found and self.old else found
+
+    def _found(self, name: str, mark: str) -> str | None:
         if mark in self._held.get(name, ()):
             return _BUILT
         tags = PUBLIC.get(name)
-        if tags is None:
+        if tags is None or name in self.lost:
             return None
         named = _CUDA_IN_TAG.search(mark)
         return tags.get(mark) if tags or not named else named[1]

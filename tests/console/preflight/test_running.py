@@ -156,29 +156,6 @@ async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
         assert f"exec in {pod}: command -v ..." in [each.what for each in check.looks]
 
 
-async def test_the_demo_shows_what_goes_wrong_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
-        "P05": Result.WARN, "P07": Result.FAIL, "P08": Result.FAIL, "P09": Result.WARN, "P11": Result.COULD_NOT,
-        "P13": Result.WARN, "P14": Result.WARN, "P15": Result.WARN, "P19": Result.WARN, "P22": Result.WARN,
-        "P26": Result.WARN, "P27": Result.WARN, "P28": Result.FAIL, "P29": Result.WARN, "P30": Result.FAIL,
-        "P31": Result.FAIL, "P32": Result.WARN,
-    }  # fmt: skip
-    monkeypatch.setenv("A4_PRACTICE_HARM", ",".join([*told, "P16"]))
-    async with ground() as here:
-        found = {check.id: check for check in await here.session.preflight.all(here.wish())}
-        assert {id_: found[id_].result for id_ in told} == told
-        assert (await here.look("P16", here.wish(NCCL, "queue=a4"))).result is Result.FAIL
-        assert (await here.look("P22", here.wish("qwen3-next-lustre"))).repair is not None
-
-
-async def test_the_demo_may_keep_google_from_answering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A4_PRACTICE_HARM", "p03")
-    async with ground() as here:
-        check = await here.look("P03")
-        assert check.result is Result.COULD_NOT
-        assert "asked for by A4_PRACTICE_HARM" in check.reason
-
-
 async def test_an_unknown_check_is_named() -> None:
     async with ground() as here:
         with pytest.raises(BadInput, match="P99"):
