@@ -10,7 +10,7 @@
     table.show_rows(fleet.pods, fleet.links.get("pods"))
 
 Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
-Over 300 lines, because cursor, marks, keys and mouse are one behaviour over one list.
+Over 300 lines, because cursor, marks, keys and mouse are one behaviour over one list; `row_painter` draws it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -26,25 +25,20 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.models.link import Link, LinkState
-from screens.widgets.column import GAP, Column, RowT, share
+from screens.widgets.column import GAP, Column, RowT
 from screens.widgets.ink import Inked
-from screens.widgets.line import InkOf, changed_columns, fit_runs, joined, keep_tail, line, runs_of
+from screens.widgets.line import changed_columns, runs_of
 from screens.widgets.listing import Listing, RowKey
 from screens.widgets.notice import Notice, notice_for
-from screens.wording import Run
+from screens.widgets.row_painter import MARGIN, RowPainter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from rich.style import Style
     from textual import events
 
-MARGIN = 2
-"""Columns left of the first cell, for the cursor's and the marks' glyphs."""
 _UNWATCHED = Link("", LinkState.LIVE)
 """Of rows that no watch brings."""
-DRAWN = 400
-"""Lines kept as they were drawn last: what one pages back to is not formatted again."""
 
 
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
@@ -124,26 +118,20 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         """Where the cursor was when the last row went: it returns there with the rows, as after a new connection."""
         self._link: Link | None = None
         self._trouble: Notice | None = None
-        self._wants: list[int] = []
-        self._layout: list[tuple[Column[Any], int]] = []
+        self._painter: RowPainter[RowT] = RowPainter(self)
         self._painted: dict[int, Strip] = {}
-        self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
-        self._mixes: dict[tuple[str, str], Style] = {}
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
             self.sort_by(self.SORTED_BY)
 
     def row_text(self, row: RowT) -> str:
         """What the filter looks at: by default every cell."""
-        return " ".join(run.text for column in self._columns for run in runs_of(column.cell(row)))
+        return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         """Show these columns from now on."""
-        self._columns = tuple(columns)
-        self._aging = tuple(column for column in columns if column.ages)
-        self._wants = [column.floor for column in columns]
-        self._lay_out()
-        self._measure(self.listing.rows.values())
+        self._painter.set_columns(columns)
+        self._painter.measure(self.listing.rows.values())
         self.refresh()
 
     # rows
@@ -153,16 +141,17 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
         Without a `link` they are all there is; None means that their watch has not begun.
         """
-        stale_before = self._stale
+        stale_before = self._painter.stale
         self._link = link
+        self._painter.stale = link is not None and link.state in {LinkState.STALE, LinkState.FORBIDDEN}
         moved = self.listing.update(rows)
-        grew = self._measure([row for _, row in self.listing.changes if row is not None])
+        grew = self._painter.measure([row for _, row in self.listing.changes if row is not None])
         if self.marks:
             self.marks &= rows.keys()
         if moved:
             self._settle()
-        if grew or stale_before != self._stale:
-            self._lay_out()
+        if grew or stale_before != self._painter.stale:
+            self._painter.lay_out()
             self.refresh()
         elif self.listing.changes or not rows:
             self.repaint_changed()
@@ -224,7 +213,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def sort_by(self, name: str, *, descending: bool | None = None) -> None:
         """Sort by the column of that name; "" is the order in which rows are given."""
-        column = next((each for each in self._columns if each.name == name), None)
+        column = next((each for each in self._painter.columns if each.name == name), None)
         self.sorted_by = name if column else ""
         self.descending = (column.down if column else False) if descending is None else descending
         self.listing.sort_by(column.sort if column else None, descending=self.descending)
@@ -253,7 +242,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def action_sort(self) -> None:
         """Sort by the next visible column that can be sorted."""
-        names = [column.name for column, _ in self._columns_now() if column.sort]
+        names = [column.name for column, _ in self._painter.columns_now() if column.sort]
         if names:
             at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
             self.sort_by(names[at % len(names)])
@@ -296,18 +285,18 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def _sort_at(self, x: int) -> None:
         left = MARGIN
-        for column, width in self._columns_now():
+        for column, width in self._painter.columns_now():
             if left <= x < left + width + GAP and column.sort:
                 turn = not self.descending if column.name == self.sorted_by else None
                 self.sort_by(column.name, descending=turn)
                 return
             left += width + GAP
 
-    # drawing
+    # what is drawn
 
     def on_resize(self) -> None:
         """Widths follow the new size; the cursor stays in view."""
-        self._lay_out()
+        self._painter.lay_out()
         self._painted.clear()
         self._settle()
         self.refresh()
@@ -323,8 +312,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def notify_style_update(self) -> None:
         """Textual's call after a change of theme or class."""
         super().notify_style_update()
-        self._mixes = {}
-        self._drawn = {}
+        self._painter.forget()
 
     def render_line(self, y: int) -> Strip:
         """One line of the view: the titles, then the rows."""
@@ -334,102 +322,21 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def _strip(self, y: int) -> Strip:
         if y == 0:
-            return self._titles()
+            return self._painter.titles(self.sorted_by, descending=self.descending)
         if not self.shown:
-            return self._notice_line(y - 1)
+            return self._painter.notice(self._notice(), y - 1)
         index = y - 1 + self.scroll_offset.y
         if index >= len(self.shown):
             return Strip.blank(self.size.width, self.rich_style)
-        return self._row_strip(self.shown[index])
-
-    def _row_strip(self, key: RowKey) -> Strip:
-        row = self.listing.rows[key]
-        here, marked = key == self._cursor, key in self.marks
-        ground = ("cursor" if self.has_focus else "cursor-blurred") if here else "marked" if marked else ""
-        layout = self._columns_now()
-        look = (here, marked, ground, self._stale, *(column.cell(row) for column in self._aging))
-        drawn = self._drawn.get(key)
-        if drawn is not None and drawn[0] is row and drawn[1] == look:
-            return drawn[2]
-        ink_of = self._inks_on(ground)
-        glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
-        segments = fit_runs(glyph, MARGIN, ink_of)
-        room = self.size.width - MARGIN
-        for column, width in layout:
-            runs = runs_of(column.at(row, width), column.ink)
-            runs = keep_tail(runs, width) if column.tail else runs
-            room -= width
-            after = max(0, room) if column is layout[-1][0] else GAP
-            segments += fit_runs(runs, width, ink_of, right=column.right, after=after)
-            room -= GAP
-        strip = Strip(joined(segments)).adjust_cell_length(self.size.width, ink_of(""))
-        if len(self._drawn) >= DRAWN:
-            self._drawn.clear()
-        self._drawn[key] = row, look, strip
-        return strip
-
-    def _titles(self) -> Strip:
-        ink_of = self._inks_on("head")
-        segments = [Segment(" " * MARGIN, ink_of("head"))]
-        for number, (column, width) in enumerate(self._columns_now()):
-            mine = column.name == self.sorted_by and column.sort is not None
-            arrow = ("▼" if self.descending else "▲") if mine else ""
-            title = column.title[: max(0, width - len(arrow))] + arrow
-            if number:
-                segments.append(Segment(" " * GAP, ink_of("head")))
-            segments += fit_runs([Run(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
-        return Strip(segments).adjust_cell_length(self.size.width, ink_of("head"))
-
-    def _notice_line(self, y: int) -> Strip:
-        notice = self._notice()
-        runs = notice.line(y, max(1, self.size.width - 2 * MARGIN)) if notice else []
-        return line([Run(" " * MARGIN), *runs], self.size.width, self._inks_on(""))
+        key = self.shown[index]
+        return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=key in self.marks)
 
     def _notice(self) -> Notice | None:
         if self.listing.rows and self.filter_text:
             return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
         return self._trouble or notice_for(self._link, self.EMPTY)
 
-    def _inks_on(self, ground: str) -> InkOf:
-        mixes, stale = self._mixes, self._stale
-
-        def ink_of(name: str) -> Style:
-            ink = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
-            style = mixes.get((ink, ground))
-            if style is None:
-                back = self.ground(ground) if ground else self.rich_style.background_style
-                style = mixes[ink, ground] = back + self.ink(ink)
-            return style
-
-        return ink_of
-
-    @property
-    def _stale(self) -> bool:
-        return self._link is not None and self._link.state in {"stale", "forbidden"}
-
     # where things are
-
-    def _lay_out(self) -> None:
-        """Widths are shared out anew when the next line is drawn."""
-        self._layout = []
-        self._drawn.clear()
-
-    def _columns_now(self) -> list[tuple[Column[Any], int]]:
-        if not self._layout:
-            self._layout = share(self._columns, self._wants, self.size.width - MARGIN - 1)
-        return self._layout
-
-    def _measure(self, new: Collection[RowT]) -> bool:
-        """Columns only ever grow, so nothing jumps while values change."""
-        grew = False
-        for number, column in enumerate(self._columns):
-            if column.width or not new or self._wants[number] >= column.most:
-                continue
-            want = max(column.measure(row) for row in new)
-            if want > self._wants[number]:
-                self._wants[number] = want
-                grew = True
-        return grew
 
     def _settle(self) -> None:
         """Keep the cursor on its row, or near where it was if that is gone, and the rows in view where they were."""

@@ -1,0 +1,136 @@
+"""How the rows of a table are drawn: widths are shared out, inks mixed, and lines kept as they were drawn last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from rich.segment import Segment
+from textual.strip import Strip
+
+from screens.widgets.column import GAP, Column, RowT, share
+from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, runs_of
+from screens.wording import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from rich.style import Style
+
+    from screens.widgets.ink import Inked
+    from screens.widgets.listing import RowKey
+    from screens.widgets.notice import Notice
+
+MARGIN = 2
+"""Columns left of the first cell, for the cursor's and the marks' glyphs."""
+DRAWN = 400
+"""Lines kept as they were drawn last: what one pages back to is not formatted again."""
+
+
+class RowPainter(Generic[RowT]):
+    """Draws rows under columns, as wide as a widget and in its inks."""
+
+    def __init__(self, widget: Inked) -> None:
+        self._widget = widget
+        self.columns: tuple[Column[Any], ...] = ()
+        self.stale = False
+        """Whether what is drawn may be out of date: it is drawn dim."""
+        self._aging: tuple[Column[Any], ...] = ()
+        self._wants: list[int] = []
+        self._layout: list[tuple[Column[Any], int]] = []
+        self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
+        self._mixes: dict[tuple[str, str], Style] = {}
+
+    # widths
+
+    def set_columns(self, columns: Sequence[Column[Any]]) -> None:
+        """Draw these columns from now on."""
+        self.columns = tuple(columns)
+        self._aging = tuple(column for column in columns if column.ages)
+        self._wants = [column.floor for column in columns]
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Widths are shared out anew when the next line is drawn."""
+        self._layout = []
+        self._drawn.clear()
+
+    def columns_now(self) -> list[tuple[Column[Any], int]]:
+        """Columns that have room, and their widths."""
+        if not self._layout:
+            self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1)
+        return self._layout
+
+    def measure(self, new: Collection[RowT]) -> bool:
+        """Columns only ever grow, so nothing jumps while values change."""
+        grew = False
+        for number, column in enumerate(self.columns):
+            if column.width or not new or self._wants[number] >= column.most:
+                continue
+            want = max(column.measure(row) for row in new)
+            if want > self._wants[number]:
+                self._wants[number] = want
+                grew = True
+        return grew
+
+    # lines
+
+    def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool) -> Strip:
+        """A row, under the cursor or not, marked or not."""
+        ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
+        layout = self.columns_now()
+        look = (here, marked, ground, self.stale, *(column.cell(row) for column in self._aging))
+        drawn = self._drawn.get(key)
+        if drawn is not None and drawn[0] is row and drawn[1] == look:
+            return drawn[2]
+        ink_of = self._inks_on(ground)
+        glyph = Run("▸" if here else " ", "accent"), Run("▌" if marked else " ", "found")
+        segments = fit_runs(glyph, MARGIN, ink_of)
+        room = self._widget.size.width - MARGIN
+        for column, width in layout:
+            runs = runs_of(column.at(row, width), column.ink)
+            runs = keep_tail(runs, width) if column.tail else runs
+            room -= width
+            after = max(0, room) if column is layout[-1][0] else GAP
+            segments += fit_runs(runs, width, ink_of, right=column.right, after=after)
+            room -= GAP
+        strip = Strip(joined(segments)).adjust_cell_length(self._widget.size.width, ink_of(""))
+        if len(self._drawn) >= DRAWN:
+            self._drawn.clear()
+        self._drawn[key] = row, look, strip
+        return strip
+
+    def titles(self, sorted_by: str, *, descending: bool) -> Strip:
+        """The titles of the columns, with the one that orders the rows."""
+        ink_of = self._inks_on("head")
+        segments = [Segment(" " * MARGIN, ink_of("head"))]
+        for number, (column, width) in enumerate(self.columns_now()):
+            mine = column.name == sorted_by and column.sort is not None
+            arrow = ("▼" if descending else "▲") if mine else ""
+            title = column.title[: max(0, width - len(arrow))] + arrow
+            if number:
+                segments.append(Segment(" " * GAP, ink_of("head")))
+            segments += fit_runs([Run(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
+        return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
+
+    def notice(self, notice: Notice | None, y: int) -> Strip:
+        """One line of what stands in place of the rows."""
+        runs = notice.line(y, max(1, self._widget.size.width - 2 * MARGIN)) if notice else []
+        return line([Run(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
+
+    def forget(self) -> None:
+        """The inks are others from here on."""
+        self._mixes = {}
+        self._drawn = {}
+
+    def _inks_on(self, ground: str) -> InkOf:
+        widget, mixes, stale = self._widget, self._mixes, self.stale
+
+        def ink_of(name: str) -> Style:
+            ink = "dim" if stale and name not in {"head", "sorted", "faint", "accent"} else name or "text"
+            style = mixes.get((ink, ground))
+            if style is None:
+                back = widget.ground(ground) if ground else widget.rich_style.background_style
+                style = mixes[ink, ground] = back + widget.ink(ink)
+            return style
+
+        return ink_of
