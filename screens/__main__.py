@@ -26,10 +26,17 @@ def main(argv: list[str] | None = None) -> int:
 
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
-    from screens.cli import command_line
-    from screens.cli.output import Voice, complain
+    from screens.cli.output import speaking
 
-    Voice.as_json = "--json" in (argv[: argv.index("--")] if "--" in argv else argv)
+    with speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
+        return do(argv)
+
+
+def do(argv: list[str]) -> int:
+    """Run one command line, and tell what goes wrong."""
+    from screens.cli import command_line
+    from screens.cli.output import complain
+
     options = command_line.parse(argv)
     try:
         return run(options)

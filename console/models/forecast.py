@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from console.models.doors import answer, shut, unseen
 from console.models.hosts import Machines, machines, placed
-from console.models.link import LinkState
 from console.models.order import queue_order
 from console.models.outlook import CHECK, Ask, Forecast, Verdict, ask_of
 from console.models.placement import level_name
@@ -19,6 +19,7 @@ from console.models.places import MACHINE_GPUS
 from console.models.queue import GPU
 from console.models.quota import account, ledger
 from console.models.shortage import fewest, held_by, holders
+from console.models.suits import admits, selector_words, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,64 +41,16 @@ def forecast(fleet: Fleet, ask: Ask) -> Forecast:
         return Forecast(Verdict.NOW, "needs no GPU, so nothing has to be free")
     if not ask.queue:
         return _without_queue(fleet, ask)
-    return _shut(fleet, ask) or _best(fleet, ask)
-
-
-def _unseen(fleet: Fleet, kind: str, noun: str) -> str:
-    """Why nothing is known of a kind; empty while it is known."""
-    link = fleet.links.get(kind)
-    if link is None or link.state is LinkState.LISTING:
-        return f"the {noun} are still being listed"
-    if link.state is LinkState.FORBIDDEN:
-        return f"this account may not see {noun}"
-    return f"this cluster has no {noun}" if link.state is LinkState.ABSENT else ""
-
-
-def _shut(fleet: Fleet, ask: Ask) -> Forecast | None:
-    """What is wrong with the queue itself."""
-    if why := _unseen(fleet, "localqueues", "LocalQueues"):
-        return _answer(ask, Verdict.UNKNOWN, why)
-    door = fleet.local_queues.get((ask.namespace, ask.queue))
-    if door is None:
-        names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
-        there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return _answer(ask, Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
-    if why := _unseen(fleet, "clusterqueues", "ClusterQueues"):
-        shut = door.stop_policy != "None" or door.inactive_reason
-        return (
-            _stopped(ask, door.name, door.stop_policy, door.inactive_reason)
-            if shut
-            else _answer(ask, Verdict.UNKNOWN, why)
-        )
-    queue = fleet.cluster_queues.get(("", door.cluster_queue))
-    if queue is None:
-        words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
-        return _answer(ask, Verdict.STOPPED, words)
-    for each in (door, queue):
-        if each.stop_policy not in {"", "None"} or each.inactive_reason:
-            return _stopped(ask, each.name, each.stop_policy, each.inactive_reason)
-    return None
-
-
-def _stopped(ask: Ask, name: str, policy: str, reason: str) -> Forecast:
-    if policy not in {"", "None"}:
-        words = f"queue {name} is stopped (stop policy {policy}) and admits nothing"
-    else:
-        words = f"queue {name} is not active: {reason}"
-    return _answer(ask, Verdict.STOPPED, words)
-
-
-def _answer(ask: Ask, verdict: Verdict, sentence: str) -> Forecast:
-    return Forecast(verdict, sentence, need=ask.gpus)
+    return shut(fleet, ask) or _best(fleet, ask)
 
 
 def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:
     """No quota holds it back: machines alone."""
-    if why := _unseen(fleet, "nodes", "nodes"):
-        return _answer(ask, Verdict.UNKNOWN, why)
-    found = machines(fleet, ask.size, "", ask.node_selector, ask.target_nodes, ask.avoid_nodes)
+    if why := unseen(fleet, "nodes", "nodes"):
+        return answer(ask, Verdict.UNKNOWN, why)
+    found = _found(fleet, "", ask)
     words = f"no queue: it starts as soon as {_hosts(ask, ask.pods)} free; {found.free} now"
-    draft = replace(_answer(ask, Verdict.NO_QUEUE, words), hosts_free=found.free)
+    draft = replace(answer(ask, Verdict.NO_QUEUE, words), hosts_free=found.free)
     if found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
     return draft
@@ -108,13 +61,21 @@ def _best(fleet: Fleet, ask: Ask) -> Forecast:
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU))
     if not flavors:
-        return _answer(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
-    suited = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
-    if not suited:
+        return answer(ask, Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+    labelled = [flavor for flavor in flavors if _suits(fleet, flavor, ask)]
+    if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
-        return _answer(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
-    found = [_in_flavor(fleet, queue, flavor, ask) for flavor in suited]
-    return min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
+        return answer(ask, Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
+    tainted = {flavor: _taint(fleet, flavor, ask) for flavor in labelled}
+    if all(tainted.values()):
+        taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
+        return answer(ask, Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
+    found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
+    best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
+    if admits(queue.namespaces, ask.namespace) is None:
+        unsure = f"if {ask.namespace} is one of its namespaces: {selector_words(queue.namespaces)}"
+        best = replace(best, sentence=f"{best.sentence}; {unsure}")
+    return best
 
 
 def _suits(fleet: Fleet, flavor: str, ask: Ask) -> bool:
@@ -122,6 +83,12 @@ def _suits(fleet: Fleet, flavor: str, ask: Ask) -> bool:
     known = fleet.flavors.get(("", flavor))
     labels = dict(known.node_labels) if known else {}
     return all(labels.get(key, value) == value for key, value in ask.node_selector)
+
+
+def _taint(fleet: Fleet, flavor: str, ask: Ask) -> str:
+    """The taint for which Kueue leaves out a flavor; its own tolerations count as the pods'."""
+    known = fleet.flavors.get(("", flavor))
+    return untolerated(known.taints, (*ask.tolerations, *known.tolerations)) if known else ""
 
 
 def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Forecast:
@@ -158,15 +125,21 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
 
 def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Machines | None:
     """The machines it could use; None where they are not known, or are made when they are asked for."""
-    if _unseen(fleet, "nodes", "nodes") or _unseen(fleet, "pods", "pods"):
+    if unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods"):
         return None
-    found = machines(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes)
+    found = _found(fleet, flavor, ask)
     return None if queue.checks and found.total < ask.pods else found
 
 
+def _found(fleet: Fleet, flavor: str, ask: Ask) -> Machines:
+    known = fleet.flavors.get(("", flavor))
+    tolerations = (*ask.tolerations, *(known.tolerations if known else ()))
+    return machines(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
+
+
 def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
-    unseen = _unseen(fleet, "nodes", "nodes") or _unseen(fleet, "pods", "pods")
-    return unseen or f"machines come when {', '.join(queue.checks)} has asked for them"
+    unknown = unseen(fleet, "nodes", "nodes") or unseen(fleet, "pods", "pods")
+    return unknown or f"machines come when {', '.join(queue.checks)} has asked for them"
 
 
 def _never(found: Machines, ask: Ask) -> str:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from console.models.placement import Wish, emptying, flavor_nodes, label_of, level_name, place_of
 from console.models.places import Area, host
+from console.models.suits import untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from console.models.explanation import Held
     from console.models.fleet import Fleet
     from console.models.node import Node
+    from console.models.suits import Toleration
 
 _TRIED = 4
 """Places looked at for who would have to end: those with most room, which need the fewest to go."""
@@ -90,12 +92,13 @@ def machines(
     selector: tuple[tuple[str, str], ...],
     targets: tuple[str, ...],
     avoided: tuple[str, ...],
+    tolerations: tuple[Toleration, ...],
 ) -> Machines:
     """Nodes of a flavor (all with GPUs, if none is named) that a pod with these wishes may be placed on.
 
-    Labels that the console does not keep of a node are taken to match.
+    Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`.
     """
-    asked = (size, flavor, selector, targets, avoided)
+    asked = (size, flavor, selector, targets, avoided, tolerations)
     known = _kept.setdefault(fleet, {})
     if asked not in known:
         nodes = flavor_nodes(flavor, fleet) if flavor else [each for each in fleet.nodes.values() if each.gpu_capacity]
@@ -106,6 +109,7 @@ def machines(
             if (not wanted or node.name in wanted)
             and node.name not in unwanted
             and all(label_of(node, key) in (None, value) for key, value in selector)
+            and not untolerated(node.taints, tolerations, lasting=True)
         ]
         rooms = tuple(fleet.gpus_free(node) // size for node in fits)
         sizes = tuple(max(node.gpus, node.gpu_capacity) // size for node in fits)

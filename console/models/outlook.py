@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from console.models.places import MACHINE_GPUS
+from console.models.suits import ALWAYS, Toleration
 from console.models.values import look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from console.models.explanation import Held
     from console.models.values import Value
@@ -50,6 +51,8 @@ class Ask:
     target_nodes: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ALWAYS
+    """Taints that its pods put up with."""
 
     @property
     def size(self) -> int:
@@ -112,7 +115,15 @@ def ask_of(values: Mapping[str, Value], namespace: str) -> Ask:
         target_nodes=_words(look(values, "placement.targetNodes")),
         avoid_nodes=_words(look(values, "placement.avoidNodes")),
         node_selector=tuple(sorted(labels.items())),
+        tolerations=(*ALWAYS, *_tolerations(look(values, "placement.tolerations"))),
     )
+
+
+def _tolerations(value: Value) -> Iterator[Toleration]:
+    for each in value if isinstance(value, list) else ():
+        if isinstance(each, dict):
+            said = {name: str(each.get(name) or "") for name in ("key", "value", "effect")}
+            yield Toleration(said["key"], str(each.get("operator") or "Equal"), said["value"], said["effect"])
 
 
 def _words(value: Value) -> tuple[str, ...]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from console.models.condition import Condition, condition
+
+if TYPE_CHECKING:
+    from console.models.suits import Requirement, Toleration
 
 GPU = "nvidia.com/gpu"
 
@@ -62,6 +66,8 @@ class ClusterQueue:
     admitted: int = 0
     checks: tuple[str, ...] = ()
     """AdmissionChecks every workload has to pass."""
+    namespaces: tuple[Requirement, ...] | None = ()
+    """Labels of the namespaces whose workloads it takes; empty: of all; None: of none."""
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -125,6 +131,10 @@ class ResourceFlavor:
     created: float = 0.0
     node_labels: tuple[tuple[str, str], ...] = ()
     topology: str = ""
+    taints: tuple[str, ...] = ()
+    """key=value:effect, or key:effect: pods that do not put up with them do not get this flavor."""
+    tolerations: tuple[Toleration, ...] = ()
+    """What pods put up with once they have this flavor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.models.queue import ClusterQueue, Preemption
+from console.models.suits import Requirement
 from console.parsers.meta import ConditionWire, ObjectWire, Wire, conditions_of, shared
 from console.parsers.podspec import NamedWire
 from console.parsers.quota import FlavorUsageWire, ResourceGroupWire, quotas_of, usages_of
@@ -29,12 +30,28 @@ class ChecksStrategyWire(Wire):
     admission_checks: list[NamedWire] | None = None
 
 
+class RequirementWire(Wire):
+    """A match expression."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class SelectorWire(Wire):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[RequirementWire] | None = None
+
+
 class ClusterQueueSpecWire(Wire):
     """spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
 
     cohort: str | None = None
     cohort_name: str | None = None
     queueing_strategy: str | None = None
+    namespace_selector: SelectorWire | None = None
     stop_policy: str | None = None
     preemption: PreemptionWire | None = None
     resource_groups: list[ResourceGroupWire] | None = None
@@ -76,6 +93,15 @@ def _checks(spec: ClusterQueueSpecWire) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
+    if wire is None:
+        return None
+    labels = [Requirement(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
+    expressions = [Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
+                   for each in wire.match_expressions or ()]  # fmt: skip
+    return (*labels, *expressions)
+
+
 def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
     """A ClusterQueue with its quota and what is taken of it."""
     meta, spec = wire.metadata, wire.spec or ClusterQueueSpecWire()
@@ -95,5 +121,6 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
         reserving=status.reserving_workloads or 0,
         admitted=status.admitted_workloads or 0,
         checks=_checks(spec),
+        namespaces=_namespaces(spec.namespace_selector),
         conditions=conditions_of(status.conditions),
     )

@@ -109,7 +109,8 @@ def _not_ready(ready: ConditionWire | None) -> str:
     return ": ".join(text for text in (ready.reason, ready.message) if text)
 
 
-def _taint(wire: TaintWire) -> str:
+def taint_words(wire: TaintWire) -> str:
+    """A taint as the models write it: key=value:effect, or key:effect."""
     value = f"={wire.value}" if wire.value else ""
     return shared(f"{wire.key or ''}{value}:{wire.effect or ''}")
 
@@ -141,7 +142,7 @@ def parse_node(wire: NodeWire) -> Node:
         ready=ready is not None and ready.status == "True",
         not_ready_reason=_not_ready(ready),
         cordoned=bool(spec.unschedulable),
-        taints=tuple(_taint(each) for each in taints),
+        taints=tuple(taint_words(each) for each in taints),
         maintenance_at=_maintenance_at(labels),
         maintenance_active=active or GKE + "maintenance-window-started" in tainted,
         terminating=GKE + "impending-node-termination" in tainted,

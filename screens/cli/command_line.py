@@ -134,9 +134,9 @@ def _add_own_worlds(command: Callable[[str, str], argparse.ArgumentParser]) -> N
     tour.add_argument("folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)")
 
 
-def _common() -> argparse.ArgumentParser:
+def _common() -> Parser:
     """Options that stand before or after the command; absent ones leave no trace, so neither place overrides."""
-    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     cluster = common.add_argument_group("cluster")
     cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
     cluster.add_argument("--demo-speed", type=_speed, metavar="N", help="how many times faster than life it runs")

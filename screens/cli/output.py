@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from console.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from console.errors import ConsoleError
 
@@ -31,6 +32,16 @@ class Voice:
     """How this process speaks on standard error: in lines for people, or in objects, one a line."""
 
     as_json: ClassVar[bool] = False
+
+
+@contextmanager
+def speaking(*, as_json: bool) -> Iterator[None]:
+    """Speak so, for as long as one command lasts."""
+    Voice.as_json = as_json
+    try:
+        yield
+    finally:
+        Voice.as_json = False
 
 
 def warn(text: str) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 A_NODE = 8
 """GPUs of one machine."""
+FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "nodes", "pods")
+"""What the fit light stands on."""
 
 
 def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] = ()) -> str:
@@ -217,7 +219,16 @@ def fit_words(fleet: Fleet, ask: Ask) -> list[Run]:
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
+    if since := _stale_since(fleet):
+        about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
+        return [Run("◌ ", "waits"), Run(word, "dim"), Run(about, "waits"), Run(f"{reason}.", "dim")]
     return [light, Run(word, ink), Run(f" ({CHECK}): ", "faint"), Run(f"{reason}.")]
+
+
+def _stale_since(fleet: Fleet) -> float:
+    """When the oldest part of what the light stands on was heard last, while the server is away; 0.0 otherwise."""
+    links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
+    return min((link.heard or link.since for link in links if link.state is LinkState.STALE), default=0.0)
 
 
 def note_words(notes: Sequence[str]) -> list[Run]:

@@ -11,7 +11,9 @@ from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.launch import Catalogue
+from console.models.forecast import Ask
 from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
+from console.models.link import LinkState
 from console.models.offer import Offer, OfferState
 from console.settings import Settings
 from screens.help import HelpScreen, key_groups
@@ -21,7 +23,7 @@ from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
 from screens.modals.paste import Paste, PasteReport
 from screens.widgets.launch_wish import LaunchWish
-from screens.widgets.launch_words import free_name
+from screens.widgets.launch_words import fit_words, free_name
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, queue_scene
@@ -434,6 +436,18 @@ def test_a_free_name_counts_on() -> None:
     assert free_name("llama", fleet, "default") == "llama-2"
     assert free_name("llama", fleet, "default", {"llama-2"}) == "llama-3"
     assert free_name("llama", fleet, "elsewhere") == "llama"
+
+
+def test_the_fit_light_fades_while_the_server_is_away() -> None:
+    fleet, ask = queue_scene(), Ask("default", queue="a4", gpus=8)
+    live = fit_words(fleet, ask)
+    link = replace(fleet.links["clusterqueues"], state=LinkState.STALE, heard=1_700_000_000.0)
+    away = fit_words(replace(fleet, links={**fleet.links, "clusterqueues": link}), ask)
+    assert away[0].text == "◌ " != live[0].text
+    assert away[1].text == live[1].text, "what was known last"
+    assert away[1].ink == "dim"
+    assert "reconnecting" in "".join(run.text for run in away)
+    assert "reconnecting" not in "".join(run.text for run in live)
 
 
 async def test_manifests_appear_when_the_terminal_grows() -> None:

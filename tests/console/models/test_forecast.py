@@ -23,6 +23,7 @@ from console.models.queue import (
     ResourceFlavor,
     Usage,
 )
+from console.models.suits import ALWAYS, NAME_LABEL, Requirement, Toleration
 from console.models.workload import PodSet, Workload
 from tests.fakes import fleet_of
 
@@ -264,4 +265,65 @@ def test_what_complete_values_ask_for() -> None:
         target_nodes=("node-1", "node-2", "node-3", "node-4"),
         avoid_nodes=("node-7",),
         node_selector=(("cloud.google.com/gke-accelerator", "nvidia-b200"), (POOL, "a4-pool")),
+        tolerations=(*ALWAYS, Toleration("dedicated", "Equal", "mine", "NoSchedule")),
     )
+
+
+TAINT = "reserved=true:NoSchedule"
+PUTS_UP = Toleration("reserved", "Equal", "true")
+
+
+@pytest.mark.parametrize(
+    ("selector", "verdict", "words"),
+    [
+        ((), Verdict.NOW, "2 free hosts, in one"),
+        (None, Verdict.NEVER, "cq takes no workloads of namespace team; it takes none, having no namespaceSelector"),
+        ((Requirement(NAME_LABEL, "In", ("team", "ops")),), Verdict.NOW, "2 free hosts, in one"),
+        ((Requirement(NAME_LABEL, "NotIn", ("team",)),), Verdict.NEVER, f"with {NAME_LABEL} other than team"),
+        ((Requirement("kind", "In", ("ml",)),), Verdict.NOW, "; if team is one of its namespaces: it takes namespaces"),
+        ((Requirement("kind", "Exists"), Requirement(NAME_LABEL, "In", ("x",))), Verdict.NEVER, "with label kind, "),
+        ((Requirement(NAME_LABEL, "DoesNotExist"),), Verdict.NEVER, f"no label {NAME_LABEL}"),
+    ],
+)
+def test_a_queue_takes_only_some_namespaces(selector: Any, verdict: Verdict, words: str) -> None:
+    found = told(cluster(queues=(DOOR, queue(namespaces=selector))))
+    assert found.verdict is verdict
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("taints", "own", "asked", "verdict"),
+    [
+        ((TAINT,), (), (), Verdict.NEVER),
+        ((TAINT,), (PUTS_UP,), (), Verdict.NOW),
+        ((TAINT,), (), (PUTS_UP,), Verdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Equal", "false"),), Verdict.NEVER),
+        ((TAINT,), (), (Toleration(operator="Exists"),), Verdict.NOW),
+        ((TAINT,), (), (Toleration("reserved", "Exists", effect="NoExecute"),), Verdict.NEVER),
+        (("reserved=true:PreferNoSchedule",), (), (), Verdict.NOW),
+        (("nvidia.com/gpu=present:NoSchedule",), (), (), Verdict.NOW),
+    ],
+)
+def test_a_flavor_whose_taints_nobody_tolerates_is_left_out(
+    taints: tuple[str, ...], own: Any, asked: Any, verdict: Verdict
+) -> None:
+    flavor = replace(FLAVOR, taints=taints, tolerations=own)
+    found = told(fleet_of(*HOSTS, flavor, DOOR, queue()), tolerations=(*ALWAYS, *asked))
+    assert found.verdict is verdict
+    if verdict is Verdict.NEVER:
+        assert found.sentence == f"its pods do not tolerate {TAINT} of a4: see Tolerations, under Placement"
+
+
+def test_another_flavor_without_taints_is_taken() -> None:
+    two = ClusterQueue("cq", quotas=(Quota("a4", GPU, 32), Quota("spot", GPU, 32)))
+    spot = ResourceFlavor("spot", node_labels=((POOL, "spot"),))
+    tainted = replace(FLAVOR, taints=(TAINT,))
+    found = told(fleet_of(*HOSTS, host("s1", pool="spot"), tainted, spot, DOOR, two), 8)
+    assert (found.verdict, found.flavor) == (Verdict.NOW, "spot")
+
+
+def test_machines_with_taints_of_their_own_are_not_counted() -> None:
+    marked = [replace(each, taints=(TAINT, "node.kubernetes.io/unreachable:NoExecute")) for each in HOSTS[:3]]
+    fleet = fleet_of(*marked, HOSTS[3], FLAVOR, DOOR, queue())
+    assert told(fleet).sentence == "needs 2 hosts, and the machines it may use have 1"
+    assert told(fleet, tolerations=(*ALWAYS, PUTS_UP)).verdict is Verdict.NOW

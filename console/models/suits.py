@@ -1,0 +1,103 @@
+"""Whether a queue takes a namespace's workloads, and whether pods put up with taints: as Kueue and the scheduler judge.
+
+A taint is written as nodes and flavors show it: key=value:effect, or key:effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""The one label that every namespace has."""
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_PASSING = "node.kubernetes.io/"
+"""Taints of a node's present state, which come and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One demand of a label selector."""
+
+    key: str
+    operator: str = "In"
+    """In, NotIn, Exists or DoesNotExist."""
+    values: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """As people write it."""
+        listed = "|".join(self.values)
+        return {
+            "In": f"{self.key}={listed}",
+            "NotIn": f"{self.key} other than {listed}",
+            "Exists": f"label {self.key}",
+            "DoesNotExist": f"no label {self.key}",
+        }.get(self.operator, f"{self.key} {self.operator} {listed}".strip())
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels that are all known obey it."""
+        if self.operator in {"Exists", "DoesNotExist"}:
+            return (self.key in labels) is (self.operator == "Exists")
+        return (labels.get(self.key) in self.values) is (self.operator == "In")
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod puts up with; an empty key with Exists is everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, taint: str) -> bool:
+        """Whether it is about that taint."""
+        marked, _, effect = taint.rpartition(":")
+        key, _, value = marked.partition("=")
+        if self.effect not in {"", effect} or self.key not in {"", key}:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == value)
+
+
+ALWAYS = (
+    Toleration("nvidia.com/gpu", "Exists"),
+    Toleration("cloud.google.com/impending-node-termination", "Exists"),
+)
+"""What every pod of the chart puts up with."""
+
+
+def admits(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
+    """Whether a queue with that selector takes workloads of a namespace; None: that hangs on labels not known here.
+
+    No selector at all takes none.
+    """
+    if selector is None:
+        return False
+    sure = True
+    for each in selector:
+        if each.key != NAME_LABEL:
+            sure = False
+        elif not each.holds({NAME_LABEL: namespace}):
+            return False
+    return True if sure else None
+
+
+def selector_words(selector: Iterable[Requirement] | None) -> str:
+    """Which namespaces a queue takes."""
+    if selector is None:
+        return "it takes none, having no namespaceSelector"
+    return f"it takes namespaces with {', '.join(each.words for each in selector)}"
+
+
+def untolerated(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
+    """The first taint that keeps the pods away; empty if none does. `lasting`: of those that do not come and go."""
+    known = tuple(tolerations)
+    for taint in taints:
+        keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))
+        if keeps and not any(each.covers(taint) for each in known):
+            return taint
+    return ""
