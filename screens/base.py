@@ -357,4 +357,4 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     @on(TitleBar.TabPicked)
     def _pick_tab(self, event: TitleBar.TabPicked) -> None:
         event.stop()
-        self.app.switch_mode(event.mode)
+        self.app.call_later(self.app.action_switch_mode, event.mode)  # it may end this very screen

@@ -76,8 +76,12 @@ class OrderedApp(App[int]):
         return await self._check_bindings(event.key)
 
     async def action_switch_mode(self, mode: str) -> None:
-        """Switch to another main screen, and wait until it is there."""
-        await self.switch_mode(mode)
+        """Switch to another main screen, or from the pages over this one back to it, and wait until it is there."""
+        if mode != self.current_mode:
+            await self.switch_mode(mode)
+            return
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
         """Open the palette, and wait until it can be typed in."""

@@ -37,11 +37,27 @@ async def test_number_keys_go_from_screen_to_screen_and_back_to_the_same_row() -
         assert app.screen.table.cursor == app.screen.table.shown[2]
 
 
+async def test_the_number_of_the_screen_one_is_on_leaves_the_pages_over_it() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("4", "enter", "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "4")
+        assert isinstance(app.screen, PodsScreen)
+        await pilot.press("enter")
+        assert not isinstance(app.screen, PodsScreen)
+        await pilot.press("1", "4")
+        assert not isinstance(app.screen, PodsScreen), "from another screen one comes back to the page"
+
+
 async def test_a_tab_can_be_clicked() -> None:
     async with console() as (app, pilot, _):
         at = text_of(app.screen.query_one(TitleBar)).index("Pods")
         await pilot.click(TitleBar, offset=(at, 0))
         assert app.current_mode == "pods"
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, PodsScreen))
+        await pilot.click(TitleBar, offset=(at, 0))
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
 
 
 async def test_the_title_says_where_one_is_and_how_fresh() -> None:
