@@ -15,7 +15,7 @@ from console.google.reach import LOG_IN
 from console.models.google_networks import Firewall, Nat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping
 
     from console.google.reach import Reach
 
@@ -74,15 +74,12 @@ def _last(link: Any) -> str:
 
 def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
     """All pages of a list; blocking."""
-    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]
-    session: Any = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     items: list[dict[str, Any]] = []
     token = ""
-    with session:
+    with authorized(reach) as session:
         for _ in range(_PAGES):
             params = {"maxResults": "500", **({"pageToken": token} if token else {})}
-            told = _answered(lambda params=params: session.get(  # type: ignore[misc]
-                (reach.practice_http or _REAL) + path, params=params, timeout=PATIENCE), doing)  # fmt: skip
+            told = answered(session, reach, path, doing, params)
             items += told.get("items", ())
             token = str(told.get("nextPageToken", ""))
             if not token:
@@ -90,9 +87,19 @@ def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
     return items
 
 
-def _answered(call: Callable[[], Any], doing: str) -> dict[str, Any]:
+def authorized(reach: Reach) -> Any:
+    """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
+    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]
+    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+
+
+def answered(
+    session: Any, reach: Reach, path: str, doing: str, params: Mapping[str, str] | None = None, *,
+    role: str = "Compute Network Viewer",
+) -> dict[str, Any]:  # fmt: skip
+    """What a GET gives; ApiDisabled, NotAllowed (with the `role` that allows it), NotFound, Unreachable."""
     try:
-        answer = call()
+        answer = session.get((reach.practice_http or _REAL) + path, params=params, timeout=PATIENCE)
     except (RequestException, TransportError) as error:
         raise Unreachable(f"Could not {doing}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
@@ -104,5 +111,5 @@ def _answered(call: Callable[[], Any], doing: str) -> dict[str, Any]:
         service = "compute.googleapis.com"
         raise ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", service=service)
     kind = _KINDS.get(answer.status_code, Refused)
-    raise kind(f"Could not {doing}: Google answered {answer.status_code}.", "Ask for the role Compute Network Viewer.",
-               status=answer.status_code)  # fmt: skip
+    words = f"Could not {doing}: Google answered {answer.status_code}."
+    raise kind(words, f"Ask for the role {role}.", status=answer.status_code)

@@ -26,6 +26,25 @@ async def projects(reach: Reach, query: str = "") -> AsyncGenerator[Project, Non
             yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
+async def number(reach: Reach, project: str) -> str:
+    """A project's number; NotFound, NotAllowed."""
+    client = reach.client(api.ProjectsAsyncClient)
+    async with within(f"look at project {project}", PATIENCE):
+        found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)
+    return found.name.rpartition("/")[2]
+
+
+async def members(reach: Reach, project: str) -> dict[str, frozenset[str]]:
+    """Who may do what in a project, by its policy: role -> members. What folders above it give is not in it."""
+    client = reach.client(api.ProjectsAsyncClient)
+    async with within(f"see who may do what in {project}", PATIENCE):
+        policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
+    found: dict[str, set[str]] = {}
+    for each in policy.bindings:
+        found.setdefault(each.role, set()).update(each.members)
+    return {role: frozenset(names) for role, names in found.items()}
+
+
 async def permissions(reach: Reach, project: str, wanted: Sequence[str]) -> frozenset[str]:
     """Which of these permissions ("cloudbuild.builds.create") the login has in a project."""
     client = reach.client(api.ProjectsAsyncClient)

@@ -1,4 +1,4 @@
-"""Ways out of a network, and what its firewall lets in."""
+"""Ways out of a network, what its firewall lets in, and machines that are reserved."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ class Nat:
     network: str
     subnets: tuple[str, ...] = ()
     """Names of those it serves; none: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Machines that are set aside for a project."""
+
+    name: str
+    dense: bool
+    """Whether they stand close together: deployment type DENSE."""
+    count: int
+    used: int
+    status: str
+    """READY, CREATING, DELETING ..."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,23 @@ class AgentsWire(Wire):
     items: list[AgentWire] | None = None
 
 
+class VersionWire(Wire):
+    """A version of an API group."""
+
+    version: str | None = None
+
+
+class GroupWire(Wire):
+    """An API group, as discovery tells it."""
+
+    versions: list[VersionWire] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its versions, the preferred one first."""
+        return tuple(each.version for each in self.versions or () if each.version)
+
+
 class ClaimStatusWire(Wire):
     """status of a PersistentVolumeClaim."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from console.models.build import Repository
+    from console.models.google_networks import Reservation
     from console.models.storage import Bucket, FilestoreInstance, LustreInstance
     from console.preflight.looking import Looking
 
@@ -31,6 +32,28 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
     return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
 
 
+async def project_number(look: Looking, project: str) -> str:
+    """A project's number."""
+
+    async def question() -> str:
+        module = await _module("projects")
+        found: str = await module.number(await look.session.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
+
+
+async def project_members(look: Looking, project: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it in a whole project."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await _module("projects")
+        found: Mapping[str, Collection[str]] = await module.members(await look.session.cloud.reach(), project)
+        return found
+
+    return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
+
+
 async def enabled(look: Looking, project: str, services: Collection[str]) -> frozenset[str]:
     """Which of these services a project has enabled."""
 
@@ -40,6 +63,17 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
         return found
 
     return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
+
+
+async def reservation(look: Looking, project: str, zone: str, name: str) -> Reservation:
+    """A reservation of machines."""
+
+    async def question() -> Reservation:
+        module = await _module("reservations")
+        found: Reservation = await module.reservation(await look.session.cloud.reach(), project, zone, name)
+        return found
+
+    return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
 
 
 async def bucket(look: Looking, name: str) -> Bucket:

@@ -8,6 +8,7 @@ from console.errors import NotFound
 from console.models.places import MACHINE_GPUS
 from console.models.values import look as value_at
 from console.parsers.found import AgentsWire, AgentWire
+from console.preflight.google import reservation
 from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.wish import Need
 
@@ -94,14 +95,36 @@ async def _placed(look: Looking) -> Verdict:
 
 
 async def _reserved(look: Looking) -> Verdict:
-    pools = _a4_pools((await look.gke()).pools)
-    how = [f"{pool.name}: {_how(pool)}" for pool in pools]
-    if not how:
+    """Where Google takes the machines of each pool from."""
+    cluster = await look.gke()
+    pools = _a4_pools(cluster.pools)
+    if not pools:
         return warn("Google: there is no A4 node pool.")
-    told = f"Google: {'; '.join(how)}."
-    if any(pool.reservation or pool.placement == "COMPACT" for pool in pools):
+    named = [pool for pool in pools if pool.reservation and pool.reservation != "any"]
+    if named:
+        halves = [
+            await seen(_dense(look, cluster.project, pool.name, zone, name))
+            for pool in named
+            for name in pool.reservation.split(",")
+            for zone in pool.zones[:1]
+        ]
+        others = [f"{pool.name}: {_how(pool)}" for pool in pools if pool not in named]
+        return both(*halves, *([ok(f"Others: {'; '.join(others)}.")] if others else []))
+    told = f"Google: {'; '.join(f'{pool.name}: {_how(pool)}' for pool in pools)}."
+    if any(pool.placement == "COMPACT" for pool in pools):
         return ok(told)
     return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
+
+
+async def _dense(look: Looking, project: str, pool: str, zone: str, name: str) -> Verdict:
+    """What Compute Engine says of the reservation of a pool."""
+    found = await reservation(look, project, zone, name)
+    kind = "dense" if found.dense else "not dense"
+    told = f"Google: {pool} takes from reservation {found.name} ({kind}, {found.used} of {found.count} machines used)."
+    if found.dense and found.status in {"READY", ""}:
+        return ok(told)
+    reason = "Its machines may stand apart." if not found.dense else f"The reservation is {found.status}."
+    return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
 
 
 def _how(pool: GkePool) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.models.check import Mend, Repair
 from console.models.queue import GPU
-from console.parsers.found import AgentsWire
+from console.parsers.found import AgentsWire, GroupWire
 from console.parsers.kinds import JOBSET, KINDS, KUEUE
 from console.preflight.looking import KUBERNETES
 from console.preflight.verdict import both, fail, lacking, ok, seen, skip, warn
@@ -15,15 +15,21 @@ from console.preflight.wish import Need
 if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.queue import ClusterQueue, LocalQueue
+    from console.parsers.found import AgentWire
     from console.preflight.looking import Looking
     from console.preflight.verdict import Verdict
 
+_CHART_NEEDS = "v1alpha2"
+"""The version of JobSet's API that the chart writes."""
+_KUEUE_READ = ("v1beta2", "v1beta1")
+"""Versions of Kueue's API that the console reads."""
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
 async def jobset(look: Looking) -> Verdict:
     """P14."""
-    return both(await _served(look, JOBSET, ("jobsets",), Need.YES), await seen(_controller(look, "jobset", Need.YES)))
+    served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
+    return both(served, await seen(_controller(look, "jobset", Need.YES)))
 
 
 async def kueue(look: Looking) -> Verdict:
@@ -31,16 +37,24 @@ async def kueue(look: Looking) -> Verdict:
     need = look.wish.need(bool(look.wish.ask.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
-    return both(await _served(look, KUEUE, _KUEUE_KINDS, need), await seen(_controller(look, "kueue", need)))
+    served = await _served(look, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
+    return both(served, await seen(_controller(look, "kueue", need)))
 
 
-async def _served(look: Looking, group: str, plurals: tuple[str, ...], need: Need) -> Verdict:
+async def _served(look: Looking, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]) -> Verdict:
+    """Whether the cluster serves all these kinds, in one of the versions that are `known` here."""
     versions = {plural: await _version(look, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
     name = group.partition(".")[0]
     if absent:
         return lacking(need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed.")
-    return ok(f"{group} is served in {', '.join(sorted(set(versions.values())))}.")
+    served = await look.find(f"/apis/{group}", GroupWire)
+    there = served.names if served else tuple(sorted(set(versions.values())))
+    told = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
+    if not set(there) & set(known):
+        reason = f"Recipes and console speak {' or '.join(known)}."
+        return lacking(need, told, reason, f"Install a {name} that serves it.")
+    return ok(told)
 
 
 async def _version(look: Looking, group: str, plural: str) -> str:
@@ -55,15 +69,25 @@ async def _version(look: Looking, group: str, plural: str) -> str:
 async def _controller(look: Looking, word: str, need: Need) -> Verdict:
     """The controller, wherever it was installed."""
     found = (await look.get("/apis/apps/v1/deployments", AgentsWire, limit="500")).items or []
-    mine = [each for each in found if word in each.name and "controller" in each.name]
+    mine = [each for each in found if _controls(each, word)]
     if not mine:
-        return warn(f"No Deployment looks like the controller of {word}.", "It may be called something else.")
+        told = f"None of {len(found)} Deployments is the controller of {word}, by name or image."
+        reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
+        return warn(told, reason, f"Install {word}, or ask who runs its controller.")
     best = next((each for each in mine if each.available), mine[0])
-    told = f"{best.metadata.namespace}/{best.name} is {'available' if best.available else 'not available'}."
+    tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
+    state = "available" if best.available else "not available"
+    told = f"{best.metadata.namespace}/{best.name}{f' ({tag})' if tag else ''} is {state}."
     return (
         ok(told)
         if best.available
         else lacking(need, told, "Nothing reacts to its objects.", "See its pods and events.")
+    )
+
+
+def _controls(found: AgentWire, word: str) -> bool:
+    return ("controller" in found.name and word in found.name) or any(
+        f"/{word}:" in image or f"/{word}@" in image for image in found.images
     )
 
 

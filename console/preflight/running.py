@@ -104,7 +104,7 @@ class Preflight:
             verdict = blind(error)
         command = verdict.command or spec.command
         if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER in command:
-            with suppress(ConsoleError):
+            with suppress(ConsoleError):  # then the command keeps NAME in its place
                 place = await looking.place()
                 where = f"{place.cluster} --location={place.location} --project={place.project}"
                 command = command.replace(_CLUSTER, where)

@@ -9,24 +9,16 @@ from urllib.parse import quote
 from console.models.check import Mend, Repair
 from console.parsers.found import AgentWire, ClaimWire, NamedWire
 from console.preflight import instances
-from console.preflight.google import bucket, buckets, members
+from console.preflight.google import bucket, buckets
 from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.wish import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from console.preflight.looking import Looking
 
 HOST_NETWORK_FROM = (1, 17, 2)
 """The first version of the GCS FUSE driver that serves pods with the host network."""
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
-_ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
-_ENOUGH = {
-    _ROLES[0]: ("roles/storage.admin", "roles/storage.objectAdmin", "roles/storage.objectUser"),
-    _ROLES[1]: ("roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.legacyBucketOwner",
-                "roles/storage.bucketViewer"),
-}  # fmt: skip
 
 
 async def _driver(look: Looking, name: str, need: Need, repair: Repair | None = None) -> Verdict:
@@ -117,57 +109,6 @@ async def _near(look: Looking, name: str) -> Verdict:
     if found.near(place.region):
         return warn(told, "It is spread over several regions: slower and dearer than one in the cluster's region.")
     return fail(told, "Every byte crosses regions, slowly and at a price.")
-
-
-async def bucket_access(look: Looking) -> Verdict:
-    """P12."""
-    if not look.wish.buckets:
-        return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
-    account = await seen(_account(look))
-    return both(*[await seen(_access(look, name)) for name in look.wish.buckets], account, sure=True)
-
-
-async def _account(look: Looking) -> Verdict:
-    namespace, name = look.wish.namespace, look.wish.account
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}"
-    if await look.find(path, NamedWire):
-        return ok(f"ServiceAccount {namespace}/{name} is there.")
-    return fail(f"There is no ServiceAccount {namespace}/{name}.", "Pods that name it are not made.")
-
-
-async def _access(look: Looking, name: str) -> Verdict:
-    cluster = await look.gke()
-    roles = await members(look, name)
-    who = f"ns/{look.wish.namespace}/sa/{look.wish.account}"
-    ours = _ours(roles, cluster.workload_pool, look.wish.namespace, look.wish.account)
-    missing = [role for role, enough in _ENOUGH.items() if not ours & set(enough)]
-    if not missing:
-        return ok(f"{who} has {', '.join(sorted(ours))} on gs://{name}.")
-    command = (
-        f"gcloud storage buckets add-iam-policy-binding gs://{name} --role={missing[0]} "
-        f"--member=principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/"
-        f"{cluster.workload_pool}/subject/{who}"
-    )
-    words = (
-        f"gs://{name} gives {who} {', '.join(sorted(ours)) or 'nothing'} by its own policy; {', '.join(missing)} not."
-    )
-    return lacking(
-        _bucket_need(look),
-        words,
-        "The project may give it all the same: only the bucket's policy was seen.",
-        command=command,
-    )
-
-
-def _ours(roles: Mapping[str, Collection[str]], pool: str, namespace: str, account: str) -> set[str]:
-    """Roles that the pods' account has, by itself, by its namespace, or with everybody."""
-    ends = (f"/subject/ns/{namespace}/sa/{account}", f"/namespace/{namespace}", f"{pool}[{namespace}/{account}]")
-    everybody = {"allUsers", "allAuthenticatedUsers"}
-    return {
-        role
-        for role, names in roles.items()
-        if any((pool in each and each.endswith(ends)) or each in everybody for each in names)
-    }
 
 
 # NFS

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.preflight import cluster, images, machines, network, queues, storage
+from console.preflight import access, cluster, images, machines, network, queues, storage
 
 if TYPE_CHECKING:
     from console.preflight.looking import Looking
@@ -30,6 +30,13 @@ class Spec:
 
 _CLUSTER, _MACHINES, _STORAGE, _QUEUES = "cluster", "machines", "storage", "queues"
 _IMAGES, _NETWORK, _PROJECT, _RELEASE = "images", "network", "project", "release"
+
+
+def _release(name: str, version: str) -> str:
+    """The command that installs an operator."""
+    place = f"https://github.com/kubernetes-sigs/{name}/releases/download/{version}/manifests.yaml"
+    return f"kubectl apply --server-side -f {place}"
+
 
 CHECKS: tuple[Spec, ...] = (
     Spec("P01", "Cluster reachable", _CLUSTER, cluster.reached, "Connect to it: `a4 clusters` lists them, C switches."),
@@ -78,7 +85,7 @@ CHECKS: tuple[Spec, ...] = (
         "P12",
         "Bucket access of the pods",
         _STORAGE,
-        storage.bucket_access,
+        access.bucket_access,
         "Give the pods' account Storage Object Admin and Legacy Bucket Reader on it.",
     ),
     Spec(
@@ -89,8 +96,8 @@ CHECKS: tuple[Spec, ...] = (
         "Switch on DCGM in the cluster's monitoring.",
         "gcloud container clusters update NAME --monitoring=SYSTEM,DCGM",
     ),
-    Spec("P14", "JobSet", _QUEUES, queues.jobset, "Install JobSet."),
-    Spec("P15", "Kueue", _QUEUES, queues.kueue, "Install Kueue."),
+    Spec("P14", "JobSet", _QUEUES, queues.jobset, "Install JobSet.", _release("jobset", "v0.12.0")),
+    Spec("P15", "Kueue", _QUEUES, queues.kueue, "Install Kueue.", _release("kueue", "v0.18.4")),
     Spec("P16", "LocalQueue", _QUEUES, queues.local_queue, "Create the LocalQueue, or choose one that is there."),
     Spec("P17", "Quota", _QUEUES, queues.quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
     Spec(

@@ -72,6 +72,10 @@ class PracticeProject:
     readable: bool = True
     lacking: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
     """Permissions that whoever asks does not have in it."""
+    bindings: dict[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"roles/owner": ("user:owner@example.com",), "roles/storage.admin": ()}
+    )
+    """Role -> who has it in the whole project."""
 
 
 @dataclass(slots=True)

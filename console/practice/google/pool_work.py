@@ -240,7 +240,7 @@ class PoolWork:
         name = max(names, key=lambda each: (each not in busy, each))
         for pod in storage.list(PODS):
             if pod["spec"].get("nodeName") == name:
-                with suppress(ApiError):
+                with suppress(ApiError):  # gone in the meantime
                     storage.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
         storage.delete(NODES, "", name)
 

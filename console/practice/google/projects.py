@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import grpc
 from google.cloud import resourcemanager_v3 as manager
 from google.cloud import service_usage_v1 as usage
-from google.iam.v1.iam_policy_pb2 import TestIamPermissionsRequest, TestIamPermissionsResponse
+from google.iam.v1.iam_policy_pb2 import GetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse
+from google.iam.v1.policy_pb2 import Binding, Policy
 
 from console.practice.google.cloud import missing
 from console.practice.google.longrunning import told
-from console.practice.google.serving import Method
+from console.practice.google.serving import Method, RefusalError
 
 if TYPE_CHECKING:
     from google.longrunning.operations_pb2 import Operation
@@ -63,15 +65,32 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
             permissions=[each for each in request.permissions if each not in project.lacking]
         )
 
+    async def one(request: manager.GetProjectRequest) -> manager.Project:
+        found = world.admit(request.name.removeprefix("projects/"), "")
+        return manager.Project(name=f"projects/{found.number}", project_id=found.id, display_name=found.name)
+
+    async def policy(request: GetIamPolicyRequest) -> Policy:
+        project = world.admit(request.resource.removeprefix("projects/"), "")
+        _allowed(project, "resourcemanager.projects.getIamPolicy")
+        return Policy(bindings=[Binding(role=role, members=names) for role, names in project.bindings.items()])
+
     spoken = "/google.api.serviceusage.v1.ServiceUsage"
     return {
         "/google.cloud.resourcemanager.v3.Projects/SearchProjects": Method(manager.SearchProjectsRequest, search),
+        "/google.cloud.resourcemanager.v3.Projects/GetProject": Method(manager.GetProjectRequest, one),
+        "/google.cloud.resourcemanager.v3.Projects/GetIamPolicy": Method(GetIamPolicyRequest, policy),
         "/google.cloud.resourcemanager.v3.Projects/TestIamPermissions": Method(TestIamPermissionsRequest, held),
         f"{spoken}/ListServices": Method(usage.ListServicesRequest, services),
         f"{spoken}/GetService": Method(usage.GetServiceRequest, service),
         f"{spoken}/BatchGetServices": Method(usage.BatchGetServicesRequest, batch),
         f"{spoken}/EnableService": Method(usage.EnableServiceRequest, enable),
     }
+
+
+def _allowed(project: PracticeProject, permission: str) -> None:
+    if permission in project.lacking:
+        words = f"Permission '{permission}' denied on resource project {project.id}"
+        raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words)
 
 
 def _split(world: PracticeGoogle, name: str) -> tuple[PracticeProject, str]:

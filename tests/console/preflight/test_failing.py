@@ -21,6 +21,7 @@ from console.practice.objects.resources import (
     NETWORKPOLICIES,
     NETWORKS,
     NODES,
+    SERVICEACCOUNTS,
 )
 from console.preflight.table import CHECKS
 from tests.console.preflight.ground import NCCL, Ground, ground
@@ -209,6 +210,59 @@ async def test_registries_that_hide_an_image_are_told_from_those_without_it(here
     finally:
         here.world.registries.hidden.clear()
     assert "does not let this login see" in f"{check.reason} {check.evidence}"
+
+
+async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
+    kept = here.world.part(Fabric).reservations
+    (one,) = kept.values()
+    with setting(here.world.part(Fabric), "reservations", {key: {**one, "deploymentType": ""} for key in kept}):
+        loose = await here.look("P05")
+        strict = await here.look("P05", here.wish(NCCL, "topology.request=required"))
+    assert (loose.result, strict.result) == (Result.WARN, Result.FAIL)
+    assert "practice-a4 (not dense, 16 of 18 machines used)" in loose.evidence
+    with setting(here.world.part(Fabric), "reservations", {}):
+        check = await here.look("P05")
+    assert check.result is Result.OK, "the labels of the nodes count"
+    assert "look at reservation practice-a4 in us-central1-b" in check.evidence
+
+
+async def test_versions_of_the_operators_and_of_their_apis_are_told(here: Ground) -> None:
+    jobset = await here.look("P14")
+    assert "jobsets of jobset.x-k8s.io are served in v1alpha2." in jobset.evidence
+    assert "jobset-system/jobset-controller-manager (v" in jobset.evidence
+    kueue = await here.look("P15")
+    assert "v1beta2" in kueue.evidence
+    assert "kueue-system/kueue-controller-manager (v" in kueue.evidence
+
+
+async def test_what_the_project_gives_counts_and_the_account_that_pods_act_as(here: Ground) -> None:
+    wish = here.wish(NCCL, GCS)
+    project = here.world.projects["practice"]
+    pods = "principalSet://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/practice.svc.id.goog"
+    with setting(here.world.part(Vault).buckets[BUCKET], "bindings", []):
+        lacks = await here.look("P12", wish)
+        assert (lacks.result, lacks.reason) == (Result.FAIL, "The project's policy gives no more.")
+        assert "/projects/1001/locations/global/" in lacks.command
+        with setting(project, "lacking", {"resourcemanager.projects.getIamPolicy"}):
+            blind = await here.look("P12", wish)
+        assert "its policy was not seen" in blind.reason
+        with setting(project, "bindings", {"roles/storage.admin": (f"{pods}/namespace/default",)}):
+            assert (await here.look("P12", wish)).result is Result.OK
+
+        def acts(account: Any) -> None:
+            account["metadata"]["annotations"] = {"iam.gke.io/gcp-service-account": "train@practice.iam"}
+
+        kept = {"roles/storage.admin": ("serviceAccount:train@practice.iam",)}
+        here.cluster.storage.modify(SERVICEACCOUNTS, "default", "default", acts)
+        try:
+            with setting(project, "bindings", kept):
+                found = await here.look("P12", wish)
+        finally:
+            here.cluster.storage.modify(
+                SERVICEACCOUNTS, "default", "default", lambda each: each["metadata"].pop("annotations", None)
+            )
+        assert found.result is Result.OK
+        assert "act as train@practice.iam" in found.evidence
 
 
 async def test_a_built_image_is_found_in_its_repository(here: Ground) -> None:
