@@ -235,8 +235,9 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft:
     if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
         words = f"{quota}; {_hosts(ask, ask.pods, 'free')}, but split over {over} {level}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
-    where = f", in one {together[0]}{f' ({together[1]})' if together[1] else ''}" if together else ""
     place, name = together or ("", "")
+    where = f", in one {place}" if place and ask.pods > 1 else ""
+    where += f" ({name})" if name else ""
     return replace(
         draft, sentence=f"{quota}; {_hosts(ask, ask.pods, 'free')}{where}", place=place, place_name=name, blocks=1
     )

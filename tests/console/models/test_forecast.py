@@ -79,8 +79,8 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
 @pytest.mark.parametrize(
     ("gpus", "nominal", "used", "topology", "verdict", "place", "sentence"),
     [
-        (8, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free host, in one host (n1)"),
-        (4, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free place for 4 GPUs, in one host (n1)"),
+        (8, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free host (n1)"),
+        (4, 32, 0, "none", Verdict.NOW, "host", ALL + "1 free place for 4 GPUs (n1)"),
         (16, 32, 0, "preferred", Verdict.NOW, "subblock", ALL + "2 free hosts, in one subblock (s1)"),
         (24, 32, 0, "preferred", Verdict.NOW, "block", ALL + "3 free hosts, in one block (b1)"),
         (32, 32, 0, "none", Verdict.NOW, "", ALL + "4 free hosts"),
