@@ -6,6 +6,7 @@ A part of the session. `plan` says what would be done, so that the person can be
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
@@ -166,12 +167,10 @@ class Attach:
         return await self._remove(over)
 
     async def keep_tidy(self) -> None:
-        """The same for ever, every now and then; what stands in its way is left to whoever connects next."""
+        """The same for ever, every now and then."""
         while True:
-            try:
+            with suppress(ConsoleError, OSError):  # it is tried again, and whoever connects next is told
                 await self.tidy()
-            except (ConsoleError, OSError):
-                return
             await asyncio.sleep(TIDY)
 
     @staticmethod

@@ -79,7 +79,7 @@ async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes
     try:
         out, complaint = await process.communicate()
     except asyncio.CancelledError:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it has just ended
             process.kill()
         await process.wait()
         raise

@@ -230,7 +230,7 @@ class Images:
     @property
     def _memory(self) -> Path:
         folder: Path | None = None
-        with suppress(Unreachable):
+        with suppress(Unreachable):  # images need no cluster
             folder = self._session.connected.target.cluster.practice_folder
         return (folder or usual_place().parent) / "images.json"
 

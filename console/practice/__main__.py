@@ -50,7 +50,7 @@ def serve(
 ) -> int:
     """Serve until Ctrl-C, SIGTERM, or the end of standard input (``parent_pipe``); return the exit code."""
     cluster = PracticeCluster(speed=speed, seed=seed, scene=scene == "full", port=port, folder=folder)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt):  # Ctrl-C before its handler stands
         asyncio.run(_serve(cluster, parent_pipe=parent_pipe))
     return 0
 

@@ -173,7 +173,7 @@ def kept(root: Path) -> list[Shelf]:
     """All jobs of which logs are kept, the newest first."""
     found: list[tuple[float, Shelf]] = []
     for file in root.glob("*/job.json"):
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, msgspec.DecodeError):  # removed in the meantime, or a note that a crash cut
             note = msgspec.json.decode(file.read_bytes(), type=JobNote)
             found.append((note.created or file.stat().st_mtime, Shelf(file.parent, note)))
     return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]

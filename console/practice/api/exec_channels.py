@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import ClientConnectionResetError, WSMsgType
+from aiohttp import WSMsgType
 
 from console.practice.api.serving import flag
 from console.practice.objects.refusal import ApiError, Object
@@ -48,7 +48,7 @@ class ExecSession:
             await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and self._socket.closed:
                 return
-            with suppress(ClientConnectionResetError, ConnectionResetError):
+            with suppress(ConnectionResetError):  # the client has gone
                 await self._send(_STATUS, msgspec.json.encode(await _outcome(running)))
         finally:
             for task in (running, listening):
@@ -73,7 +73,7 @@ class ExecSession:
             self._stdin.feed_eof()
 
     def _resize(self, data: bytes) -> None:
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError):  # as the kubelet: what is no size changes nothing
             size = msgspec.json.decode(data, type=_Size)
             self.sizes.put_nowait((size.Width, size.Height))
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aiohttp import ClientConnectionResetError, WSMsgType
+from aiohttp import WSMsgType
 
 from console.parsers import spdy
 
@@ -92,7 +92,7 @@ class _Channels:
 
     def _sender(self, channel: int) -> Send:
         async def send(data: bytes) -> None:
-            with suppress(ClientConnectionResetError, ConnectionResetError):
+            with suppress(ConnectionResetError):  # the client has gone
                 await self._socket.send_bytes(bytes([channel]) + data)
 
         return send
@@ -188,5 +188,5 @@ class _Tunnel:
                 await self._send(self._writer.data(ended, b"", last=True))
 
     async def _send(self, data: bytes) -> None:
-        with suppress(ClientConnectionResetError, ConnectionResetError):
+        with suppress(ConnectionResetError):  # the client has gone
             await self._socket.send_bytes(data)

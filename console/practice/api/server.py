@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aiohttp import ClientConnectionResetError, web
+from aiohttp import web
 
 from console.practice.api import discovery, reviews, visibility
 from console.practice.api.answers import bytes_answer, deleted, json_answer, plain, status_answer
@@ -211,7 +211,7 @@ class ApiServer:
         )
         response.enable_chunked_encoding()
         try:
-            with suppress(ClientConnectionResetError, ConnectionResetError):
+            with suppress(ConnectionResetError):  # the client has gone
                 await response.prepare(request)
                 async for chunk in watch.chunks():
                     if chunk:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import ClientConnectionResetError, web
+from aiohttp import web
 
 from console.practice.api import pod_log
 from console.practice.api.authn import Account, check_access
@@ -63,7 +63,7 @@ class Streams:
         response.enable_chunked_encoding()
         placed = pod["spec"].get("nodeName")
         log = self._runtime.log(target.namespace, target.name, container, options.previous) if placed else None
-        with suppress(ClientConnectionResetError, ConnectionResetError):
+        with suppress(ConnectionResetError):  # the client has gone
             await response.prepare(request)
             if log is not None:
                 async for chunk in pod_log.chunks(log, options):
@@ -150,7 +150,7 @@ class Streams:
 
     async def _finish(self, socket: web.WebSocketResponse) -> None:
         self._open.discard(socket)
-        with suppress(ClientConnectionResetError, ConnectionResetError):
+        with suppress(ConnectionResetError):  # the client has gone
             await socket.close()
 
 

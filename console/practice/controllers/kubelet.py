@@ -153,7 +153,7 @@ class Kubelets(Controller):
 
     def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
         """Change the status of a pod that may be gone."""
-        with suppress(ApiError):
+        with suppress(ApiError):  # gone in the meantime
             self.storage.modify(PODS, *key, lambda pod: change(pod["status"]), subresource="status")
 
     # what the API server asks of the kubelets

@@ -67,7 +67,7 @@ class Replacements(Controller):
             if word == "PodsEvicted":
                 node["spec"]["unschedulable"] = True
 
-        with suppress(ApiError):
+        with suppress(ApiError):  # gone in the meantime
             self.storage.modify(NODES, *key, say)
         if word == "PodsEvicted":
             evict(self, key[1])
@@ -79,7 +79,7 @@ class Replacements(Controller):
             return
         evict(self, key[1])
         pool = old["metadata"]["labels"][_POOL]
-        with suppress(ApiError):
+        with suppress(ApiError):  # gone in the meantime
             self.storage.delete(NODES, *key)
         self._taken_up.discard(key[1])
         add_machine(self, pool)
@@ -134,7 +134,7 @@ class FlexStart(Controller):
             conditions = request.setdefault("status", {}).setdefault("conditions", [])
             conditions[:] = [*(each for each in conditions if each["type"] != kind), new]
 
-        with suppress(ApiError):
+        with suppress(ApiError):  # gone in the meantime
             self.storage.modify(PROVISIONINGREQUESTS, *key, put, subresource="status")
 
 
@@ -142,7 +142,7 @@ def evict(controller: Controller, node: str) -> None:
     """Ask the pods of a node to go."""
     for pod in controller.storage.list(PODS):
         if pod["spec"].get("nodeName") == node and not deleting(pod):
-            with suppress(ApiError):
+            with suppress(ApiError):  # gone in the meantime
                 controller.storage.delete(PODS, *key_of(pod))
 
 

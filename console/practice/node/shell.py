@@ -200,7 +200,7 @@ def _is_shell(argv: list[str]) -> bool:
 
 def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(process.pid, signal.SIGHUP)
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -251,7 +251,7 @@ async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> 
 async def _feed(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:
     if process.stdin is None:
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading all
         while data := await stdin.read(65536):
             process.stdin.write(data)
             await process.stdin.drain()

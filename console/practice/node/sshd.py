@@ -126,14 +126,14 @@ class SshServer(paramiko.ServerInterface):
                 await asyncio.to_thread(send, data)
 
         code = await self._shells.run(self._place, argv, tty=tty, stdin=stdin, write=write, resize=sizes)
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError):  # likewise
             channel.send_exit_status(code)
         channel.close()
 
 
 def _receive(channel: paramiko.Channel, stdin: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
     """Bring what the client types to the event loop."""
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError, RuntimeError):  # the client has gone, or the event loop is over
         while data := channel.recv(_BUFFER):
             loop.call_soon_threadsafe(stdin.feed_data, data)
         loop.call_soon_threadsafe(stdin.feed_eof)
@@ -166,14 +166,14 @@ def _carry_forwarded(transport: paramiko.Transport, server: SshServer) -> None:
 
 
 def _out(channel: paramiko.Channel, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # either side has gone
         while data := channel.recv(_BUFFER):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
 
 
 def _back(channel: paramiko.Channel, target: socket.socket) -> None:
-    with contextlib.suppress(OSError), target:
+    with contextlib.suppress(OSError), target:  # either side has gone
         while data := target.recv(_BUFFER):
             channel.sendall(data)
         channel.shutdown_write()

@@ -113,7 +113,7 @@ class Storage:
         self._listeners.insert(0 if first else len(self._listeners), callback)
 
         def unsubscribe() -> None:
-            with suppress(ValueError):
+            with suppress(ValueError):  # ended before
                 self._listeners.remove(callback)
 
         return unsubscribe

@@ -161,7 +161,7 @@ def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
     """Let a pod disappear as when its spot machine is taken away; its Job replaces it."""
     for pod in storage.list(PODS, namespace):
         if pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == jobset:
-            with suppress(ApiError):
+            with suppress(ApiError):  # gone in the meantime
                 storage.delete(PODS, namespace, pod["metadata"]["name"])
 
 
