@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 """Objects that come at the same time."""
-LOGS = "testbed-logs"
 """The folder of document 003."""
 
 
@@ -249,13 +248,6 @@ def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) 
         f"TensorBoard: in a pod that mounts the bucket at /gcs run tensorboard --logdir /gcs/{path} --port 6006, "
         "then open port 6006 of it (f on the rank, or a4 forward JOB RANK 6006)."
     )
-
-
-def check_place(place: GcsPlace) -> GcsPlace:
-    """A folder that logs can go to; BadInput for the bucket itself."""
-    if not place.folder:
-        raise BadInput(f"{place} is the whole bucket.", f"Name a folder, such as {place}{LOGS}.")
-    return place
 
 
 async def _loaded(module: str) -> Any:

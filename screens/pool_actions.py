@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from console.models.node import Node
     from console.models.node_pools import PoolFacts
 
-REPORTABLE = ("a3-", "a4-", "a4x-")
-
 
 class PoolActions(NodeActions):
     """A screen about one pool."""

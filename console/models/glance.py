@@ -28,8 +28,6 @@ class Glance:
     """Seconds."""
     size: int | None = None
     """Bytes, the largest message that was measured."""
-    of_size: int | None = None
-    """Bytes of the largest that will be; None if it is not known."""
     busbw: float | None = None
     """GB/s, the best."""
     average: float | None = None

@@ -7,7 +7,7 @@ lets those behind it pass, so a position is the order of trying, not of starting
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -32,8 +32,6 @@ class Standing:
     workload: Workload
     position: int
     """In its ClusterQueue; 1 is tried first."""
-    local_position: int
-    """Among those of its LocalQueue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +94,7 @@ class _Orders:
 
 
 def _order(name: str, waiting: list[Workload], holding: list[Workload]) -> Order:
-    before: Counter[tuple[str, str]] = Counter()
-    pending = []
-    for position, workload in enumerate(sorted(waiting, key=_rank), start=1):
-        before[workload.namespace, workload.queue] += 1
-        pending.append(Standing(workload, position, before[workload.namespace, workload.queue]))
+    pending = (Standing(workload, position) for position, workload in enumerate(sorted(waiting, key=_rank), start=1))
     return Order(name, tuple(pending), tuple(sorted(holding, key=_held_since)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -84,14 +83,3 @@ class PracticeProcess:
     def _complaints(self) -> str:
         self.complaints.seek(0)
         return self.complaints.read()
-
-
-async def start_practice(*, speed: float = 1.0, seed: int = 0) -> PracticeProcess:
-    """Start a practice cluster and return it when it is ready."""
-    practice = PracticeProcess.start(speed=speed, seed=seed)
-    try:
-        await asyncio.to_thread(practice.kubeconfig)
-    except BaseException:
-        practice.stop()
-        raise
-    return practice

@@ -12,7 +12,7 @@ from time import monotonic
 import pytest
 
 from console.errors import ConsoleError
-from console.practice.child import PracticeProcess, start_practice
+from console.practice.child import PracticeProcess
 
 LIMIT = 30.0
 
@@ -25,8 +25,8 @@ def eventually_gone(path: Path) -> bool:
     return not path.exists()
 
 
-async def test_it_starts_and_leaves_nothing() -> None:
-    practice = await start_practice(speed=10, seed=1)
+def test_it_starts_and_leaves_nothing() -> None:
+    practice = PracticeProcess.start(speed=10, seed=1)
     kubeconfig = practice.kubeconfig()
     assert kubeconfig.stat().st_mode & 0o777 == 0o600
     assert kubeconfig.parent.stat().st_mode & 0o777 == 0o700

@@ -61,7 +61,7 @@ def test_an_eviction_for_readiness_sends_to_the_back_and_a_preemption_does_not()
     assert (queue_timestamp(late), queue_timestamp(kept)) == (50, 2)
 
 
-def test_positions_of_a_local_queue_are_those_of_its_namespace() -> None:
+def test_positions_count_over_all_namespaces() -> None:
     fleet = fleet_of(
         DOOR,
         OTHER,
@@ -71,7 +71,7 @@ def test_positions_of_a_local_queue_are_those_of_its_namespace() -> None:
         workload("d", 4, namespace="lab"),
     )
     pending = [each for each in queue_order(fleet, "a4").pending if each.workload.namespace == "lab"]
-    assert [(each.workload.name, each.position, each.local_position) for each in pending] == [("b", 2, 1), ("d", 4, 2)]
+    assert [(each.workload.name, each.position) for each in pending] == [("b", 2), ("d", 4)]
 
 
 def test_a_queue_nobody_knows_is_empty() -> None:
