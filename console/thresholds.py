@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console.errors import BadInput
-from console.models.alarm import LEAST, AlarmKind, Thresholds
+from console.models.alarm import LEAST, SWITCHES, AlarmKind, Thresholds
 
 
 def usual_place() -> Path:
@@ -42,14 +42,14 @@ def with_thresholds(before: Thresholds, given: dict[str, Any]) -> Thresholds:
     for name, value in given.items():
         if name == "off":
             changed[name] = _kinds(value)
-        elif name == "notify" and isinstance(value, bool):
+        elif name in SWITCHES and isinstance(value, bool):
             changed[name] = value
         elif name in LEAST:
             if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST[name] <= value < 1e9:
                 raise BadInput(f"{name} has to be a number of at least {LEAST[name]:g}, not {value!r}.")
             changed[name] = value
         else:
-            raise BadInput(f"There is no threshold {name}.", f"There are {', '.join([*LEAST, 'off', 'notify'])}.")
+            raise BadInput(f"There is no threshold {name}.", f"There are {', '.join([*LEAST, 'off', *SWITCHES])}.")
     return replace(before, **changed)
 
 

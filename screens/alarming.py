@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
@@ -18,7 +19,7 @@ LONGEST = 200
 
 
 def watch(app: LiveApp, key: tuple[str, str]) -> None:
-    """Watch a job that runs from here on, until it ends; a file of thresholds that cannot be used is told."""
+    """Watch a job that runs in full from here on, until it ends; a file of thresholds that cannot be used is told."""
     try:
         app.session.alarms.keep(*key)
     except ConsoleError as error:
@@ -31,10 +32,12 @@ def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
 
 
 def ring(app: LiveApp) -> None:
-    """Tell the alarms that are new."""
-    if not app.connected or "alarms" not in vars(app.session):
+    """Watch what runs, and tell the alarms that are new."""
+    if not app.connected or not (app.fleet.jobsets or "alarms" in vars(app.session)):
         return
     alarms = app.session.alarms
+    with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
+        alarms.patrol(app.only_namespace)
     for alarm in alarms.news():
         title = f"▲ {alarm.job}: {alarm.kind}"
         app.notify(alarm.words, title=title, severity="warning", timeout=10, markup=False)

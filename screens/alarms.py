@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 
+from console.errors import ConsoleError
 from console.models.alarm import GLYPH, Alarm
 from screens.base import LiveScreen
 from screens.widgets.column import Column, since
@@ -25,7 +26,7 @@ class AlarmTable(ResourceTable[Alarm]):
     """Alarms, those that are over too."""
 
     NOUN = "alarm"
-    EMPTY = Notice("No alarms.", "Jobs whose page was opened are watched until they end.")
+    EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
     COLUMNS: ClassVar = (
         since("AGO", lambda alarm: alarm.time),
         Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), width=1),
@@ -42,10 +43,15 @@ class AlarmTable(ResourceTable[Alarm]):
 
 
 class AlarmsScreen(LiveScreen):
-    """The table, and the alarm under the cursor in full; Enter opens its job."""
+    """What is watched, the table, and the alarm under the cursor in full; Enter opens its job."""
 
     KINDS = ("jobsets",)
-    CSS = "AlarmsScreen #whole { height: auto; max-height: 4; }"
+    CSS = """
+    AlarmsScreen {
+        #whole { height: auto; max-height: 4; }
+        #coverage { height: auto; max-height: 2; }
+    }
+    """
     table = getters.query_one(AlarmTable)
 
     @property
@@ -55,6 +61,7 @@ class AlarmsScreen(LiveScreen):
 
     def body(self) -> ComposeResult:
         """The table and one alarm."""
+        yield SentenceLine(id="coverage")
         yield AlarmTable()
         yield SentenceLine(id="whole")
 
@@ -70,7 +77,22 @@ class AlarmsScreen(LiveScreen):
             for number, each in enumerate(reversed(found))
         }
         self.table.show_rows(dict(reversed(rows.items())))
+        self.query_one("#coverage", SentenceLine).runs = self._coverage()
         self._tell()
+
+    def _coverage(self) -> tuple[Run, ...]:
+        """Of which jobs alarms come, or why of none."""
+        if not self.app.connected:
+            return ()
+        try:
+            thresholds = self.session.alarms.thresholds
+        except ConsoleError as error:
+            return (Run("✗ ", "bad"), Run(str(error)))
+        if not thresholds.running:
+            return (Run("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
+        coverage = self.session.alarms.coverage
+        part = coverage.heard < coverage.running
+        return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words))
 
     def tick(self) -> None:
         """Alarms begin and end between pictures too."""
@@ -92,5 +114,12 @@ class AlarmsScreen(LiveScreen):
         event.stop()
         alarm = self.table.row
         if alarm is not None:
-            tab = {"stall": "hang", "silent": "hang", "busbw": "nccl", "gpu": "gpus"}.get(alarm.kind, "training")
+            tab = {
+                "stall": "hang",
+                "silent": "hang",
+                "busbw": "nccl",
+                "gpu": "gpus",
+                "failed": "log",
+                "restart": "ranks",
+            }.get(alarm.kind, "training")
             self.app.open_page("job", alarm.namespace, alarm.job, tab)

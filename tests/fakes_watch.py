@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from console.models.alarm import Alarm, AlarmKind, Thresholds
+from console.models.alarm import Alarm, AlarmKind, Coverage, Thresholds
 from console.models.gpu_board import GpuBoard
 from console.models.hang import HangReport, Traced
 
@@ -27,6 +27,8 @@ class FakeAlarms:
     def __init__(self) -> None:
         self.thresholds = Thresholds()
         self.kept: set[tuple[str, str]] = set()
+        self.coverage = Coverage()
+        self.namespace: str | None = None
         self.latest: list[Alarm] = []
         self._news: list[Alarm] = []
 
@@ -38,6 +40,9 @@ class FakeAlarms:
 
     def keep(self, namespace: str, name: str) -> None:
         self.kept.add((namespace, name))
+
+    def patrol(self, namespace: str = "", *, always: bool = False) -> None:
+        self.namespace = namespace
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)

@@ -20,6 +20,8 @@ class AlarmKind(StrEnum):
     BEHIND = "behind"
     """A rank is behind the others."""
     RESTART = "restart"
+    FAILED = "failed"
+    """The job is over, and it failed."""
     GPU = "gpu"
     """An Xid, ECC errors, a clock that is held down."""
 
@@ -72,6 +74,10 @@ class Thresholds:
     """Seconds between two looks at the GPUs; 0: none."""
     busbw: float = 0.0
     """GB/s that a test has to reach; 0: the usual line."""
+    streams: int = 32
+    """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
+    running: bool = True
+    """Whether every running job is watched, not only those whose page was opened."""
     off: tuple[AlarmKind, ...] = ()
     """Alarms that nobody wants."""
     notify: bool = True
@@ -80,6 +86,38 @@ class Thresholds:
 
 LEAST = {
     "silent": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0, "behind": 1,
-    "gpus": 0.0, "busbw": 0.0,
+    "gpus": 0.0, "busbw": 0.0, "streams": 0,
 }  # fmt: skip
 """Numbers of `Thresholds`, and the least that each may be."""
+
+SWITCHES = ("running", "notify")
+"""Those of `Thresholds` that are on or off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Of which running jobs what is heard."""
+
+    running: int = 0
+    """Running jobs of the chosen namespaces."""
+    heard: int = 0
+    """Those whose log is followed."""
+    streams: int = 0
+    most: int = 0
+    """Logs that are followed for them, and how many may be."""
+    refused: tuple[str, ...] = ()
+    """Why logs cannot be followed, each reason once."""
+
+    @property
+    def words(self) -> str:
+        """It in a sentence."""
+        jobs = "job" if self.running == 1 else "jobs"
+        if not self.running:
+            return "No job runs."
+        said = f"Alarms watch {self.heard} of {self.running} running {jobs}"
+        if self.heard == self.running:
+            return f"{said}."
+        left = self.running - self.heard
+        others = "the other" if left == 1 else f"the {left} others"
+        why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
+        return f"{said}; of {others} only restarts and failures are told ({why})."

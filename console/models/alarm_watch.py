@@ -52,6 +52,8 @@ class Look:
     """Ranks and by how many steps they are behind."""
     gpus: tuple[str, ...] = ()
     """Faults of GPUs."""
+    failed: str = ""
+    """Why the job is over; empty: it is not, or it ended well."""
 
 
 class AlarmWatch:
@@ -60,10 +62,14 @@ class AlarmWatch:
     def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
         self.alarms: list[Alarm] = []
         """In the order in which they began."""
+        self.quiet = "no rank has"
+        """Who has printed nothing while nobody has: those who are heard."""
         self.line_at = self.step_at = now
         """When something was printed last, and when there was a new iteration."""
         self.heard_any = False
-        self._begun = now
+        self._begun = self._listens = now
+        self._awaited = False
+        """Whether another one listens, who has not read as far yet."""
         self._key, self._limits = key, thresholds
         self._last: Look | None = None
         self._pausing = False
@@ -79,15 +85,25 @@ class AlarmWatch:
 
     def hear(self, now: float, text: str, printed: float = 0.0) -> None:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
-        early = now - self._begun < SETTLES and printed
+        early = now - self._listens < SETTLES and printed
         self.line_at, self.heard_any = min(now, printed) if early else now, True
         if "Xid" in text:
             self._xids.append(text.strip()[:200])
         elif any(word in text for word in _WORDS) and _PAUSE.search(text):
             self._pausing = True
 
+    def hand_over(self, now: float) -> None:
+        """Another one listens from here on, who reads what was printed before once more."""
+        self.quiet, self._listens = "no rank has", now
+        if self._last is not None:
+            self._awaited = self._last.step is not None
+            self._last = replace(self._last, step=None, steps=0)
+
     def look(self, now: float, look: Look) -> list[Alarm]:
         """How it is at that moment; the alarms that are new."""
+        self._awaited = self._awaited and look.step is None and now - self._listens < SETTLES
+        if self._awaited and not look.finished:
+            return []
         known = len(self.alarms)
         before = self._last
         if before is None or look.step != before.step or look.steps != before.steps or not look.running:
@@ -109,7 +125,9 @@ class AlarmWatch:
         ]
         told += [(AlarmKind.BUSBW, name, why) for name, why in look.failed_tests]
         if before is None:
-            self._done.add((AlarmKind.RESTART, look.restarts))
+            self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
+        if look.failed:
+            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}"))
         if look.restarts:
             words = f"restarted, attempt {look.restarts + 1}" + (
                 f": {look.restart_words}" if look.restart_words else ""
@@ -181,7 +199,7 @@ class AlarmWatch:
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
         quiet = now - self.line_at
-        return f"no rank has printed a line for {_time(quiet)}" if quiet > limit else ""
+        return f"{self.quiet} printed a line for {_time(quiet)}" if quiet > limit else ""
 
 
 def _time(seconds: float) -> str:

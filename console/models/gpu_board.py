@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Source = Literal["", "nvidia-smi", "dcgm"]
 """Whose readings: of the first, else of the second."""
-SMI, DCGM = "nvidia-smi", "dcgm"
+SMI: Final = "nvidia-smi"
+DCGM: Final = "dcgm"
 STALE = 15.0
 """Seconds after which a reading is old."""
 _COLD, _HOT = 30.0, 85.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from screens.cli.alarms import alarms
 from screens.cli.clusters import clusters, nodepools, operations, report, resize
 from screens.cli.command_line import LISTS
 from screens.cli.cp import copy
@@ -51,6 +52,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "hang": hang,
     "gpus": gpus,
     "wait": wait,
+    "alarms": alarms,
     "exec": execute,
     "shell": shell,
     "cp": copy,

@@ -124,6 +124,8 @@ class Options:
     facts_of: str = ""
     metric: str = "utilization"
     source: Source = ""
+    listen: float = 15.0
+    """Seconds for which alarms are listened for."""
     until: tuple[str, ...] = ()
     timeout: float | None = None
     ignore_alarms: bool = False

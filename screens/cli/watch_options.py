@@ -16,6 +16,7 @@ def add_watching(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     """All of them."""
     add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
     add_wait(command("wait", "wait until a job has reached something; an alarm, a failure and a time-out end it too"))
+    add_alarms(command("alarms", "what is wrong with the jobs that run: stalls, nan, low bandwidth, failures, …"))
     add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
 
 
@@ -70,6 +71,29 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def add_alarms(parser: argparse.ArgumentParser) -> None:
+    """`a4 alarms`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Alarms of all running jobs of the namespace. A log or two of each is followed: the first and the last rank,\n"
+        "then the one that tells of steps or tests; of no more than `streams` logs together, the largest jobs first.\n"
+        "Of the others only restarts and failures are told. GPUs are asked by the DCGM exporter."
+    )
+    parser.epilog = (
+        "Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.\n"
+        "Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches\n"
+        "only jobs whose page was opened.\n"
+        "JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time, namespace, job,\n"
+        "over); with --follow one alarm a line as it begins."
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    parser.add_argument(
+        "--listen", type=_seconds, default=15.0, metavar="SECONDS", help="how long to listen first (default: 15)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="each alarm as it begins, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
 def add_wait(parser: argparse.ArgumentParser) -> None:
     """`a4 wait`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -88,7 +112,8 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         "console's terminal\n"
         "in seconds; stall_steps: usual steps, the longer of both counts; behind: steps; gpus: between two looks at\n"
         "the GPUs, 0 for none; busbw: GB/s, 0 for the usual pass line; warm_up and pause: silence before the pace is\n"
-        "known, and while it evaluates or saves.\n"
+        "known, and while it evaluates or saves; streams: logs that are followed of running jobs whose page is not\n"
+        "open (running = false: of none).\n"
         "JSON: job, code, result (reached, failed, alarm, timeout, ended), words, step, loss, busbw, alarms."
     )
     parser.add_argument("job", metavar="JOB")

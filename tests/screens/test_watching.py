@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console.models.alarm import AlarmKind
+from console.models.alarm import AlarmKind, Coverage, Thresholds
 from console.models.gpu import Gpu
 from console.models.gpu_board import GpuBoard, RankGpus
 from console.models.hang import HangReport, PodTrace, Traced
@@ -114,6 +114,18 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
         await pilot.press("3")
         await until(pilot, lambda: "running ▲" in screen_text(app))
+
+
+async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
+    async with console() as (app, pilot, session):
+        await until(pilot, lambda: session.alarms.namespace == "")
+        session.alarms.coverage = Coverage(14, 12, 30, 32)
+        app.open_page("alarms")
+        await until(pilot, lambda: "◐ Alarms watch 12 of 14 running jobs; of the 2 others only" in screen_text(app))
+        app.only_namespace = "team-b"
+        await until(pilot, lambda: session.alarms.namespace == "team-b")
+        session.alarms.thresholds = Thresholds(running=False)
+        await until(pilot, lambda: "Only jobs whose page was opened are watched" in screen_text(app))
 
 
 async def test_read_only_offers_nothing_that_changes_pods() -> None:

@@ -70,7 +70,8 @@ class Ports:
 
         async def serve() -> None:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                await exporter.answer(*await asyncio.open_connection(sock=theirs), page)
+                reader, writer = await asyncio.open_connection(sock=theirs)
+                await exporter.answer(reader, writer, page)
 
         ours, theirs = socket.socketpair()
         task = asyncio.ensure_future(serve())

@@ -1,4 +1,4 @@
-"""`a4 hang`, `a4 gpus` and `a4 wait` on the practice cluster: what they print and what they end with."""
+"""`a4 hang`, `a4 gpus`, `a4 alarms` and `a4 wait` on the practice cluster: what they print and what they end with."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ def test_gpus_worst_first(a4: Commands) -> None:
     code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
     assert code == 0
     assert out.splitlines()[2].split()[:3] == ["0", "1", "0"]
+    code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b", "--source", "dcgm", "--read-only", "--json")
+    (rank,) = json.loads(out)["ranks"]
+    assert (code, rank["source"], rank["gpus"][1]["utilization"]) == (0, "dcgm", 0.0)
+
+
+def test_alarms_of_all_running_jobs(a4: Commands) -> None:
+    code, out, _ = a4.run("alarms", "--listen", "4", "--json")
+    told = json.loads(out)
+    assert code == 5
+    assert [(each["job"], each["words"]) for each in told["alarms"] if each["kind"] == "nan"] == [
+        ("dpo-a3b", "no loss printed at 118")
+    ]
+    coverage = told["coverage"]
+    assert coverage["heard"] == coverage["running"] >= 3
+    assert coverage["words"] == f"Alarms watch {coverage['heard']} of {coverage['heard']} running jobs."
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Alarms of jobs: each job that is watched is followed until it ends, and whoever asks hears what is wrong with it.
 
+A job whose page was opened is followed wholly; of all other running jobs a log or two (see `patrol`).
+
 How much is enough the person says, see `console.thresholds`.
 """
 
@@ -11,16 +13,18 @@ from collections import Counter
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from console.alarms.patrol import EVERY, Patrol
+from console.alarms.seeing import TELLS_STEPS, faults, seen
 from console.errors import ConsoleError
-from console.models.alarm_watch import AlarmWatch, Look
-from console.models.ranks import first_failure, ranks
-from console.models.reference import Passing, judge
-from console.models.training_marks import MarkKind
+from console.models.alarm import Coverage
+from console.models.alarm_watch import AlarmWatch
+from console.models.gpu_board import DCGM
 from console.thresholds import read_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
+    from console.cluster.logs import LogStream
     from console.follow import Follow
     from console.follow.joblog import JobLog
     from console.follow.pulse import Pulse
@@ -28,8 +32,7 @@ if TYPE_CHECKING:
     from console.measures import Measures
     from console.measures.job import JobMeasures
     from console.models.alarm import Alarm, Thresholds
-    from console.models.fleet import Fleet
-    from console.models.job import JobSet
+    from console.models.pod import Pod
     from console.watched import WatchedCluster
 
     Key = tuple[str, str]
@@ -45,13 +48,16 @@ MOST = 16
 class WatchedJob:
     """One job that is watched: its alarms, and what was measured in it. `changes` says when."""
 
-    def __init__(self, key: Key, thresholds: Thresholds) -> None:
+    def __init__(self, key: Key, thresholds: Thresholds, watch: AlarmWatch | None = None) -> None:
+        """`watch`: of whoever watched it before."""
         self.key = key
-        self.watch = AlarmWatch(key, thresholds, time.time())
+        self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures: JobMeasures | None = None
         self.trouble: ConsoleError | None = None
         """What keeps it from being watched."""
         self.changed = asyncio.Event()
+        self.faults: tuple[str, ...] = ()
+        """What was last found wrong with its GPUs."""
         self.advances: Counter[int] = Counter()
         """How often each rank told of another step."""
 
@@ -72,6 +78,9 @@ class Alarms:
         self._thresholds = thresholds
         self._kept: dict[Key, tuple[WatchedJob, asyncio.Task[None]]] = {}
         self._told = 0.0
+        self._patrol: Patrol | None = None
+        self._rounds: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
 
     @property
     def thresholds(self) -> Thresholds:
@@ -87,7 +96,7 @@ class Alarms:
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
-        job = WatchedJob(key, self.thresholds)
+        job = WatchedJob(key, self.thresholds, self._patrol.give(key) if self._patrol else None)
         while len(self._kept) >= MOST:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
         self._kept[key] = job, asyncio.create_task(self._watch(job), name=f"alarms:{name}")
@@ -95,12 +104,16 @@ class Alarms:
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         """The alarms of a job that is watched, as they are now."""
         kept = self._kept.get((namespace, name))
-        return kept[0].watch.now if kept else ()
+        if kept:
+            return kept[0].watch.now
+        heard = self._patrol.jobs.get((namespace, name)) if self._patrol else None
+        return heard.watch.now if heard else ()
 
     @property
     def latest(self) -> list[Alarm]:
         """All alarms of this session, the newest first, those that are over too."""
         every = [alarm for job, _ in self._kept.values() for alarm in job.watch.alarms]
+        every += self._patrol.alarms() if self._patrol else []
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def news(self) -> list[Alarm]:
@@ -110,19 +123,65 @@ class Alarms:
             self._told = fresh[0].time
         return fresh[::-1]
 
+    # of all running jobs
+
+    def patrol(self, namespace: str = "", *, always: bool = False) -> None:
+        """Watch every running job of a namespace (all, if none is named) from here on.
+
+        Nothing is done if the person wants that of opened jobs only, but for `always`. Raises BadInput as `thresholds`
+        does.
+        """
+        if not (self.thresholds.running or always):
+            return
+        if self._patrol is None:
+            self._patrol = Patrol(
+                self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log
+            )
+            self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
+        self._patrol.namespace = namespace
+        if self._rounds is not None and self._rounds.done():
+            self._rounds.result()
+
+    @property
+    def coverage(self) -> Coverage:
+        """Of which running jobs what is heard."""
+        return self._patrol.coverage if self._patrol else Coverage()
+
+    async def _go_round(self, patrol: Patrol) -> None:
+        while True:
+            patrol.round([key for key, (_, task) in self._kept.items() if not task.done()])
+            await asyncio.sleep(EVERY)
+
+    def _open_log(self, pod: Pod) -> LogStream:
+        """The log of its main container, secrets blotted out."""
+        from console.alarms.listening import TAIL as LITTLE
+        from console.cluster.logs import LogStream, Wanted
+        from console.parsers.secrets import Blotter
+
+        wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", LITTLE)
+        return LogStream(self._cluster.connected.client, wanted, clean=Blotter().lines)
+
     def left(self) -> None:
         """The cluster is another one from here on."""
         for _, task in self._kept.values():
             task.cancel()
         self._kept.clear()
+        if self._rounds is not None:
+            self._rounds.cancel()
+        if self._patrol is not None:
+            self._leaving = asyncio.create_task(self._patrol.close())
+        self._patrol = self._rounds = None
 
     async def close(self) -> None:
         """End everything."""
         tasks = [task for _, task in self._kept.values()]
+        tasks += [self._rounds] if self._rounds else []
         self._kept.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._patrol is not None:
+            await self._patrol.close()
 
     # one job
 
@@ -150,14 +209,14 @@ class Alarms:
     async def _look_for_ever(self, job: WatchedJob, log: JobLog, measures: JobMeasures) -> None:
         from console.follow.pulse import Pulse
 
-        pulse, faults = Pulse(), _Faults()
-        tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job, faults))]
+        pulse = Pulse()
+        tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job))]
         try:
             while True:
                 fleet = self._cluster.fleet
                 jobset = fleet.jobsets.get(job.key)
                 behind = {rank: pulse.behind(rank) for rank, told in job.advances.items() if told >= TELLS_STEPS}
-                look = seen(jobset, fleet, measures, behind, faults.words, self._pass_line(job))
+                look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line())
                 job.watch.look(time.time(), look)
                 job.changed.set()
                 if look.finished and measures.over:
@@ -171,7 +230,7 @@ class Alarms:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _pass_line(self, job: WatchedJob) -> float:
+    def _pass_line(self) -> float:
         return self.thresholds.busbw or self._measures().pass_line
 
     async def _hear(self, job: WatchedJob, log: JobLog, pulse: Pulse) -> None:
@@ -186,66 +245,18 @@ class Alarms:
                     if launcher_step(line.text) is not None:
                         continue
                     before = pulse.steps.get(line.rank)
-                    pulse.add(line.rank, line.time, line.text.encode())
+                    pulse.add(line.rank, line.time, line.text)
                     job.advances[line.rank] += pulse.steps.get(line.rank) != before
                 await asyncio.sleep(0)
 
-    async def _ask_gpus(self, job: WatchedJob, faults: _Faults) -> None:
-        """Look at the GPUs now and then, where that may be done."""
+    async def _ask_gpus(self, job: WatchedJob) -> None:
+        """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
         every = self.thresholds.gpus
         while every:
             with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
-                board = await self._gpus().once(*job.key)
-                faults.words = tuple(
-                    f"rank {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}"
-                    for rank, gpu in board.every if gpu.faults
-                )  # fmt: skip
+                gpus = self._gpus()
+                board = await gpus.once(*job.key, source=DCGM) if gpus.exporter_of(*job.key) else None
+                if board is None or not board.every:
+                    board = await gpus.once(*job.key)
+                job.faults = faults(board)
             await asyncio.sleep(every)
-
-
-TELLS_STEPS = 10
-"""Steps a rank has told of when it is taken for one that tells of all its steps."""
-
-
-class _Faults:
-    """What was last found wrong with GPUs."""
-
-    words: tuple[str, ...] = ()
-
-
-def seen(
-    jobset: JobSet | None,
-    fleet: Fleet,
-    measures: JobMeasures,
-    behind: Mapping[int, int],
-    gpus: tuple[str, ...],
-    pass_line: float,
-) -> Look:
-    """How a job is in that picture, by what was measured in it."""
-    every = ranks(jobset, fleet) if jobset else ()
-    track = measures.track
-    last = track.last if track else None
-    failed = first_failure(jobset, fleet) if jobset else None
-    marks = track.marks() if track else []
-    nan = ""
-    if track and track.nan:
-        nan = next((mark.words for mark in reversed(marks) if mark.kind is MarkKind.NAN), "a loss is no number")
-    tests = [(each, judge(each.test, pass_line, each.accelerator)) for each in measures.tests]
-    return Look(
-        running=bool(every) and all(rank.phase == "Running" for rank in every),
-        finished=jobset is None or jobset.finished,
-        restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
-        restart_words=f"rank {failed.number} {failed.status}" if failed else "",
-        step=last.step if last else None,
-        step_time=track.series.times[-1] if track and len(track.series) else 0.0,
-        steps=len(track.series) if track else 0,
-        pace=track.pace() if track else None,
-        trained=bool(track and track.finished),
-        nan=nan,
-        spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),
-        failed_tests=tuple(
-            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is Passing.FAILED
-        ),
-        behind=tuple((rank, by) for rank, by in behind.items() if by),
-        gpus=gpus,
-    )

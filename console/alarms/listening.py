@@ -1,0 +1,176 @@
+"""One running job whose page nobody opened: its first and last ranks are heard, then only the one that tells of steps.
+
+Nothing of it goes to the disk, and only so many steps are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from console.alarms.seeing import faults, seen
+from console.errors import ConsoleError
+from console.measures.job import JobMeasures
+from console.measures.log_reader import LogReader
+from console.models.alarm_watch import AlarmWatch
+from console.models.gpu_board import DCGM
+from console.models.log import RankLine
+from console.models.ranks import ranks
+from console.parsers.stamps import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.cluster.logs import LogStream
+    from console.gpus import Gpus
+    from console.models.alarm import Thresholds
+    from console.models.pod import Pod
+    from console.watched import WatchedCluster
+
+    Open = Callable[[Pod], LogStream]
+
+TAIL = 400
+"""Lines at the end of a log that are read first."""
+AGAIN = 15.0
+"""Seconds until a log that ended or was refused is asked for again."""
+QUIET = 120.0
+"""Seconds after which the other rank is heard again: another program of the job may print there."""
+MOST_STEPS = 20_000
+
+
+class Listening:
+    """Its alarms are in `watch`; `look` is to be called every second or two, `close` at the end."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        key: tuple[str, str],
+        thresholds: Thresholds,
+        gpus: Callable[[], Gpus],
+        open_log: Open,
+        watch: AlarmWatch | None = None,
+    ) -> None:
+        self.watch = watch or AlarmWatch(key, thresholds, time.time())
+        self.refused = ""
+        """Why its log cannot be followed."""
+        self._cluster, self._key, self._thresholds = cluster, key, thresholds
+        self._gpus, self._open = gpus, open_log
+        self._measures = JobMeasures(key)
+        self._number = 0
+        self._reader = LogReader(self._measures, 0)
+        self._teller: int | None = None
+        """The rank that tells of steps or tests."""
+        self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
+        """By the uid of the pod, its rank, and how often its container was restarted."""
+        self._heard: dict[int, float] = {}
+        """When each rank printed its last line, by the clock of its node."""
+        self._again: dict[tuple[str, int, int], float] = {}
+        self._faults: tuple[str, ...] = ()
+        self._asking: asyncio.Task[None] | None = None
+        self._asked = 0.0
+
+    @property
+    def streams(self) -> int:
+        """Logs that are followed."""
+        return sum(not task.done() for task in self._tasks.values())
+
+    @property
+    def heard(self) -> bool:
+        """Whether its log is followed, or ended by itself."""
+        return bool(self._tasks) and not self.refused
+
+    def wants(self, number: int) -> int:
+        """How many logs it would like to follow, of a job of so many ranks."""
+        return 1 if self._teller is not None or number < 2 else 2
+
+    def look(self, streams: int, pass_line: float) -> bool:
+        """How the job is now, with so many of its logs; whether it goes on."""
+        fleet, now = self._cluster.fleet, time.time()
+        jobset = fleet.jobsets.get(self._key)
+        if jobset is not None:
+            self._measures.place(jobset, fleet, "")
+            self._follow(streams)
+            self._ask_gpus(now)
+        elif self._cluster.fleet.links["jobsets"].state.value != "live":
+            return True  # nobody knows
+        found = seen(jobset, fleet, self._measures, {}, self._faults, pass_line)
+        self.watch.look(now, found)
+        return not found.finished
+
+    def _follow(self, streams: int) -> None:
+        """Follow so many logs of what runs, and end the others."""
+        every = ranks(self._cluster.fleet.jobsets[self._key], self._cluster.fleet)
+        if self._teller is not None and time.time() - self.watch.line_at > QUIET:
+            self._teller = None
+        if len(every) != self._number:
+            self._number, self._reader = len(every), LogReader(self._measures, len(every))
+        chosen = [0, len(every) - 1] if self._teller is None else [self._teller]
+        wanted: dict[tuple[str, int, int], Pod] = {}
+        for number in dict.fromkeys(chosen[:streams]):
+            pod = every[number].pod if number < len(every) else None
+            if pod is not None and pod.main is not None and pod.main.state == "running":
+                wanted[(pod.uid, number, pod.main.restarts)] = pod
+        named = " nor ".join(f"rank {number}" for number in sorted({number for _, number, _ in wanted}))
+        self.watch.quiet = f"neither {named} has" if " nor " in named else f"{named or 'no rank'} has"
+        for name in set(self._tasks) - set(wanted):
+            self._tasks.pop(name).cancel()
+        for name, pod in wanted.items():
+            task = self._tasks.get(name)
+            if task is None or (task.done() and time.monotonic() > self._again.get(name, 0.0)):
+                self._tasks[name] = asyncio.create_task(self._hear(name, pod), name=f"listening:{pod.name}")
+
+    async def _hear(self, name: tuple[str, int, int], pod: Pod) -> None:
+        _, rank, _ = name
+        since = self._heard.get(rank, 0.0)
+        container = pod.main.name if pod.main else ""
+        try:
+            async with aclosing(self._open(pod).batches()) as batches:
+                async for batch in batches:
+                    self.refused = ""
+                    lines = [
+                        RankLine(rank, moment, text_of(raw).decode(errors="replace"), pod.attempt, pod.name, container)
+                        for moment, raw in batch
+                        if not since or moment > since
+                    ]
+                    self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
+                    await self._take(rank, lines)
+        except ConsoleError as error:
+            self.refused = error.message
+        finally:
+            self._again[name] = time.monotonic() + AGAIN
+
+    async def _take(self, rank: int, lines: list[RankLine]) -> None:
+        now = time.time()
+        for line in lines:
+            self.watch.hear(now, line.text, line.time)
+        if self._reader.take(lines) and self._teller is None:
+            self._teller = rank
+        track = self._measures.track
+        if track is not None and len(track.series) > MOST_STEPS:
+            self._measures.forget()
+            self._reader = LogReader(self._measures, self._number)
+        await asyncio.sleep(0)
+
+    def _ask_gpus(self, now: float) -> None:
+        """Look at the DCGM exporters now and then: in pods that nobody looks at no program is run."""
+        every = self._thresholds.gpus
+        idle = self._asking is None or self._asking.done()
+        if every and idle and now > self._asked + every and self._gpus().exporter_of(*self._key):
+            self._asked = now
+            self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self._key[1]}")
+
+    async def _read_gpus(self) -> None:
+        try:
+            self._faults = faults(await self._gpus().once(*self._key, source=DCGM))
+        except ConsoleError:
+            self._faults = ()  # nobody who may look: there is nothing to tell
+
+    async def close(self) -> None:
+        """End its streams."""
+        tasks = [*self._tasks.values(), *([self._asking] if self._asking else [])]
+        self._tasks = {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,75 @@
+"""How a job is at one moment, by the picture of the cluster and by what was measured in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.alarm_watch import Look
+from console.models.job import JobState
+from console.models.ranks import first_failure, ranks
+from console.models.reference import Passing, judge
+from console.models.training_marks import MarkKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from console.measures.job import JobMeasures
+    from console.models.fleet import Fleet
+    from console.models.gpu_board import GpuBoard
+    from console.models.job import JobSet
+
+TELLS_STEPS = 10
+"""Steps a rank has told of when it is taken for one that tells of all its steps."""
+
+
+def faults(board: GpuBoard) -> tuple[str, ...]:
+    """What is wrong with GPUs, in words."""
+    return tuple(
+        f"rank {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.every if gpu.faults
+    )
+
+
+def seen(
+    jobset: JobSet | None,
+    fleet: Fleet,
+    measures: JobMeasures,
+    behind: Mapping[int, int],
+    gpus: tuple[str, ...],
+    pass_line: float,
+) -> Look:
+    """How a job is in that picture, by what was measured in it."""
+    every = ranks(jobset, fleet) if jobset else ()
+    track = measures.track
+    last = track.last if track else None
+    failed = first_failure(jobset, fleet) if jobset else None
+    marks = track.marks() if track else []
+    nan = ""
+    if track and track.nan:
+        nan = next((mark.words for mark in reversed(marks) if mark.kind is MarkKind.NAN), "a loss is no number")
+    tests = [(each, judge(each.test, pass_line, each.accelerator)) for each in measures.tests]
+    return Look(
+        running=bool(every) and all(rank.phase == "Running" for rank in every),
+        finished=jobset is None or jobset.finished,
+        restarts=(jobset.restarts if jobset else 0) + sum(rank.restarts for rank in every),
+        restart_words=f"rank {failed.number} {failed.status}" if failed else "",
+        step=last.step if last else None,
+        step_time=track.series.times[-1] if track and len(track.series) else 0.0,
+        steps=len(track.series) if track else 0,
+        pace=track.pace() if track else None,
+        trained=bool(track and track.finished),
+        nan=nan,
+        spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),
+        failed_tests=tuple(
+            (str(each.name), f"busbw: {told.why}") for each, told in tests if told.passing is Passing.FAILED
+        ),
+        behind=tuple((rank, by) for rank, by in behind.items() if by),
+        gpus=gpus,
+        failed=_failure(jobset, fleet) if jobset else "",
+    )
+
+
+def _failure(jobset: JobSet, fleet: Fleet) -> str:
+    if jobset.state is not JobState.FAILED:
+        return ""
+    first = first_failure(jobset, fleet)
+    return f"rank {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"
