@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 """Objects that come at the same time."""
-"""The folder of document 003."""
 
 
 class StoredThings:
