@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.copying import CopyProgress
-    from console.models.fleet import Fleet
     from console.models.storage import Listing, StoredObject
 
 
@@ -98,9 +97,6 @@ class BucketScreen(LiveScreen):
         """Look at once."""
         self.table.focus()
         self.read()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Nothing here comes from the cluster."""
 
     def action_read(self) -> None:
         """Now."""

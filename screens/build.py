@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.build import Build
-    from console.models.fleet import Fleet
 
 AGAIN = 3.0
 """Seconds between two looks at how far it is."""
@@ -62,9 +61,6 @@ class BuildScreen(LiveScreen):
         self.set_interval(AGAIN, self.look)
         self.look()
         self.follow()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Lines come by their own stream."""
 
     def tick(self) -> None:
         """Its time runs."""

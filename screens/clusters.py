@@ -11,7 +11,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
-from screens.base import LiveScreen
+from screens.asking import AskingScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
 from screens.widgets.cluster_table import ClusterRow, ClusterTable, sentence_of
@@ -34,7 +34,7 @@ AGAIN = 60.0
 LONGEST = 600.0
 
 
-class ClustersScreen(LiveScreen):
+class ClustersScreen(AskingScreen):
     """All clusters; Enter goes into one."""
 
     KINDS = ("nodes",)
@@ -47,7 +47,6 @@ class ClustersScreen(LiveScreen):
         Binding("r", "read", "Read again", id="clusters.read", tooltip="Ask Google anew"),
     ]  # fmt: skip
     table = getters.query_one(ClusterTable)
-    summary = getters.query_one(SummaryLine)
     told = getters.query_one(SentenceLine)
 
     _alone: Cloud | None = None
@@ -65,10 +64,8 @@ class ClustersScreen(LiveScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """Ask at once."""
+        """The keys are the table's."""
         self.table.focus()
-        self.summary.runs = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
-        self.read()
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Which one is connected may have changed."""
@@ -92,10 +89,6 @@ class ClustersScreen(LiveScreen):
         """Close what was opened here."""
         if self._alone is not None:
             await self._alone.close()
-
-    def action_read(self) -> None:
-        """Now, not in a minute."""
-        self.read()
 
     @work(group="clusters", exclusive=True)
     async def read(self) -> None:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
 from screens import wording
-from screens.base import LiveScreen
+from screens.asking import AskingScreen
 from screens.building import GLYPHS, build_one, cancel_one, launch_with
 from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.build import Build, Image
-    from console.models.fleet import Fleet
 
 SOON, LATER = 3.0, 30.0
 """Seconds between two looks while a build is under way, and while none is."""
@@ -89,7 +88,7 @@ class ImageTable(ResourceTable["Image"]):
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
 
 
-class ImagesScreen(LiveScreen):
+class ImagesScreen(AskingScreen):
     """Builds above, images below; tab goes from one to the other."""
 
     DEFAULT_CSS = """
@@ -126,17 +125,8 @@ class ImagesScreen(LiveScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """Ask at once."""
+        """The keys are the builds'."""
         self.builds.focus()
-        self.summary.runs = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
-        self.read()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Nothing here comes from the cluster."""
-
-    def action_read(self) -> None:
-        """Now."""
-        self.read()
 
     @work(group="images", exclusive=True)
     async def read(self) -> None:

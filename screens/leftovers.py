@@ -20,7 +20,6 @@ from screens.wording import Run
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.models.fleet import Fleet
     from console.models.release import Leftover
     from screens.widgets.listing import RowKey
 
@@ -65,9 +64,6 @@ class LeftoversScreen(LiveScreen):
     def on_mount(self) -> None:
         """Read it."""
         self.action_read()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Does not follow the picture: Helm has to be asked."""
 
     @work(group="read", exclusive=True)
     async def action_read(self) -> None:

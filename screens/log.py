@@ -16,7 +16,6 @@ from screens.wording import sentence
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.models.fleet import Fleet
 
 TAIL = 10_000
 """Lines read at first."""
@@ -51,9 +50,6 @@ class LogScreen(LiveScreen):
         """Follow from the start."""
         self.view.lines.focus()
         self.follow()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Lines come by their own stream."""
 
     def action_previous(self) -> None:
         """The run before the last restart, or back to the present one."""

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.models.node_pools import PoolFacts, kind_words, operation_words
+from screens.asking import ASKING
 from screens.base import LiveScreen
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
@@ -85,7 +86,7 @@ class NodepoolsScreen(LiveScreen):
     def on_mount(self) -> None:
         """The keys are the table's."""
         self.table.focus()
-        self.about.runs = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
+        self.about.runs = ASKING
 
     def on_screen_suspend(self) -> None:
         """Nobody looks: ask nothing."""

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ApiDisabled, ConsoleError, Unreachable
 from console.models.storage import bucket_values
 from screens import wording
-from screens.base import LiveScreen
+from screens.asking import AskingScreen
 from screens.widgets.column import Column, since
 from screens.widgets.launch_wish import LaunchWish
 from screens.widgets.notice import Notice
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.models.fleet import Fleet
     from console.models.storage import Bucket, FilestoreInstance, LustreInstance
     from console.models.values import Value
     from screens.widgets.listing import RowKey
@@ -126,7 +125,7 @@ class PlaceTable(ResourceTable[Place]):
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
-class StorageScreen(LiveScreen):
+class StorageScreen(AskingScreen):
     """Enter looks into a bucket, and mounts a file system."""
 
     KINDS = ("jobsets",)
@@ -137,7 +136,6 @@ class StorageScreen(LiveScreen):
         Binding("r", "read", "Read again", id="storage.read", tooltip="Ask Google anew"),
     ]  # fmt: skip
     table = getters.query_one(PlaceTable)
-    summary = getters.query_one(SummaryLine)
     told = getters.query_one(SentenceLine)
 
     @property
@@ -152,17 +150,8 @@ class StorageScreen(LiveScreen):
         yield SentenceLine()
 
     def on_mount(self) -> None:
-        """Ask at once."""
+        """The keys are the table's."""
         self.table.focus()
-        self.summary.runs = (Run("◐ ", "waits"), Run("asking Google …", "dim"))
-        self.read()
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Nothing here comes from the cluster."""
-
-    def action_read(self) -> None:
-        """Now."""
-        self.read()
 
     @work(group="storage", exclusive=True)
     async def read(self) -> None:
