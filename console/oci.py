@@ -51,9 +51,14 @@ class _Settings(Wire, rename="pascal"):
     labels: dict[str, str] | None = None
 
 
+class _Step(Wire, rename={"created_by": "created_by"}):
+    created_by: str | None = None
+
+
 class _Config(Wire):
     architecture: str | None = None
     config: _Settings | None = None
+    history: list[_Step] | None = None
 
 
 class Registry:
@@ -91,6 +96,7 @@ class Registry:
             architecture=config.architecture or "",
             labels=settings.labels or {},
             env=dict(each.partition("=")[::2] for each in settings.env or ()),
+            history=tuple(each.created_by for each in config.history or () if each.created_by),
         )
 
     def _address(self, wanted: Reference, rest: str) -> str:

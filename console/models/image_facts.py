@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,26 @@ class ImageFacts:
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
+    """The commands that made it, as far as it tells them."""
 
     @property
     def cuda(self) -> str:
         """Version of CUDA that it says it has; empty if it says nothing."""
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
+
+    def shows(self, program: str) -> str:
+        """By what it tells that a program is in it; empty: it tells nothing of it."""
+        variables, words = _SIGNS[program]
+        if named := next((name for name in variables if self.env.get(name)), ""):
+            return f"{named}={self.env[named]}"
+        return "a step of its build" if any(words.search(step) for step in self.history) else ""
+
+
+_SIGNS = {
+    "sshd": ((), re.compile(r"\bopenssh-server\b|\bsshd\b")),
+    "mpirun": (("OPENMPI_VERSION", "MPI_HOME"), re.compile(r"\bopenmpi(?:-bin)?\b|\bmpirun\b|\bhpcx\b")),
+    "torchrun": (("PYTORCH_VERSION", "PYTORCH_BUILD_VERSION"), re.compile(r"\bpip3? install\b.*\btorch\b")),
+    "git": (("GIT_VERSION",), re.compile(r"\b(?:apt-get|apt|yum|dnf)\b.* install\b.*\bgit\b|\bgit clone\b", re.DOTALL)),
+}
+"""Programs -> variables that tell their version, and what stands in the step that brings them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from console.preflight.looking import GOOGLE
@@ -11,10 +12,14 @@ from console.preflight.looking import GOOGLE
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from console.models.build import Repository
+    from console.models.build import Build, Repository
     from console.models.google_networks import Reservation
     from console.models.storage import Bucket, FilestoreInstance, LustreInstance
     from console.preflight.looking import Looking
+
+
+_BUILDS = 20
+"""How many of the latest builds are looked at."""
 
 
 async def _module(name: str) -> Any:
@@ -110,6 +115,23 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
         return found
 
     return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
+
+
+async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...]:
+    """The latest builds of a project in a region, latest first."""
+
+    async def question() -> tuple[Build, ...]:
+        module = await _module("build")
+        found: list[Build] = []
+        source = module.Builds(await look.session.cloud.reach(), project, location)
+        async with aclosing(source.listed()) as pages:
+            async for each in pages:
+                found.append(each)
+                if len(found) >= _BUILDS:
+                    break
+        return tuple(found)
+
+    return await look.ask(GOOGLE, f"cloudbuild: builds of {project} in {location}", question)
 
 
 async def repositories(look: Looking, project: str, location: str) -> tuple[Repository, ...]:

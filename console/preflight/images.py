@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.models.check import Mend, Repair
 from console.models.image_facts import Reference
 from console.parsers.found import PodObjectWire
-from console.preflight.google import enabled, permissions, repositories
+from console.preflight.google import builds, enabled, permissions, repositories
 from console.preflight.looking import KUBERNETES, REGISTRY
 from console.preflight.verdict import Verdict, both, enable, fail, ok, seen, skip, warn
 from console.preflight.wish import Need
@@ -43,6 +44,10 @@ _RUNS = {
 }
 """Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
+_LONG = 180.0
+"""Seconds after which a build that has not begun waits for others."""
+_LATELY = 5
+"""Builds that say what is so now."""
 
 
 async def _facts(look: Looking, image: str) -> ImageFacts:
@@ -126,16 +131,29 @@ async def _tools(look: Looking, image: str) -> Verdict:
     """Asked of a pod that runs the image now, where there is one."""
     found = await _running(look, image)
     if found is None:
-        return ok(f"Whether it has {', '.join(_TOOLS)} shows in its first pod: none runs now.")
+        return await _told_by_registry(look, image)
     pod, container = found
     missing = await look.ask(KUBERNETES, f"exec in {pod.name}: command -v ...", lambda: _asked(look, pod, container))
     if missing is None:
-        return ok(f"Pod {pod.name} did not say whether it has {', '.join(_TOOLS)}.")
+        return await _told_by_registry(look, image)
     wanted = _tools_of(look.wish.recipe)
     needed = [each for each in missing if each in wanted]
     if not needed:
         return ok(f"Pod {pod.name}, which runs it, has {', '.join(wanted)}.")
     return warn(f"Pod {pod.name}, which runs it, lacks {', '.join(needed)}.", "The recipe fails in its first step.")
+
+
+async def _told_by_registry(look: Looking, image: str) -> Verdict:
+    """What the image's configuration tells of the programs, while no pod of it can be asked."""
+    facts = await _facts(look, image)
+    wanted = _tools_of(look.wish.recipe)
+    shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
+    told = f"It has {', '.join(f'{tool} ({by})' for tool, by in shown.items())}." if shown else ""
+    unknown = [tool for tool in wanted if tool not in shown]
+    if not unknown:
+        return ok(told)
+    words = f"{told} Nothing in its configuration tells of {', '.join(unknown)}, and no pod runs it now.".strip()
+    return warn(words, "Without it the recipe fails in its first step.", "Take an image that has it, or try one pod.")
 
 
 def _tools_of(recipe: str) -> tuple[str, ...]:
@@ -243,4 +261,19 @@ async def build_rights(look: Looking) -> Verdict:
     told = f"This login holds {len(held)} of {len(_BUILD_RIGHTS)} rights to build in {project}."
     if missing:
         return warn(told, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer.")
-    return ok(f"{told} How many builds run at once is decided by the project's build quota.")
+    return both(ok(told), await seen(_build_quota(look, project)))
+
+
+async def _build_quota(look: Looking, project: str) -> Verdict:
+    """Whether builds wait, or failed for want of quota: the quota itself is told nowhere but in their fate."""
+    region = (await look.place()).region
+    latest = await builds(look, project, region)
+    waiting = [each for each in latest if each.status in {"QUEUED", "PENDING"} and time.time() - each.created > _LONG]
+    refused = [each for each in latest[:_LATELY] if "quota" in each.why.lower()]
+    running = sum(each.status == "WORKING" for each in latest)
+    told = f"Cloud Build in {region}: {running} of the last {len(latest)} builds run, {len(waiting)} wait."
+    if refused:
+        return warn(told, f"A build lately failed for want of quota: {refused[0].why}", "Ask for more build quota.")
+    if waiting:
+        return warn(told, "The project's quota lets no more run at once.", "Wait, or ask for more build quota.")
+    return ok(told)

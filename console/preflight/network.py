@@ -3,32 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.errors import NotFound
+from console.errors import NotFound, Refused
 from console.models.google_networks import opened
 from console.models.image_facts import Reference
 from console.parsers.found import NamesWire, PoliciesWire
-from console.preflight.looking import GOOGLE
+from console.preflight.looking import GOOGLE, KUBERNETES
 from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 from console.preflight.wish import Need
 
 if TYPE_CHECKING:
     from console.models.google_networks import Firewall, Nat
-    from console.parsers.found import PolicyWire, RuleWire
+    from console.parsers.found import PeerWire, PolicyWire, PortWire, RuleWire
     from console.preflight.looking import Looking
 
 NETWORKS = ("default", "gvnic-1", *(f"rdma-{index}" for index in range(8)))
 """The networks that the ten interfaces of an A4 pod are taken from."""
+_ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")
+"""Ranges of addresses that hold those of every pod."""
+_SPACE = "kubernetes.io/metadata.name"
+"""The label by which a namespace is named."""
 _PULLED = "Successfully pulled image "
+_PODS_READ, _LINES = 3, "400"
+_NO_WAY = re.compile(
+    r"Could not resolve host|Temporary failure in name resolution|Temporary failure resolving|Network is unreachable"
+    r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://",
+)
+_WAY = re.compile(r"^Get:\d+ https?://|^Successfully installed |^Cloning into |Receiving objects: 100%|^Fetched .* in ")
 _OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"})
 """Labels that pods of a launch carry, whatever its name."""
 
 
 async def egress(look: Looking) -> Verdict:
     """P26."""
-    return both(await seen(_pulled_from_outside(look)), await seen(_nat(look)))
+    return both(await seen(_pulled_from_outside(look)), await seen(_told_by_logs(look)), await seen(_nat(look)))
+
+
+async def _told_by_logs(look: Looking) -> Verdict:
+    """What pods of the namespace lately printed of their ways out."""
+    pods = [
+        each
+        for each in (await look.watched("pods")).pods.values()
+        if each.namespace == look.wish.namespace and each.jobset and each.phase != "Pending"
+    ]
+    for pod in sorted(pods, key=lambda each: -each.created)[:_PODS_READ]:
+        where = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
+
+        async def question(where: str = where) -> str:
+            params = {"tailLines": _LINES, "container": "workload"}
+            body = await look.session.connected.client.request("GET", where, params=params, doing="read a pod's log")
+            return body.decode(errors="replace")
+
+        try:
+            text = await look.ask(KUBERNETES, f"log of {pod.name}, last {_LINES} lines", question)
+        except Refused:
+            continue  # its container is another one, or prints nothing yet
+        if lost := [line.strip() for line in text.splitlines() if _NO_WAY.search(line)]:
+            reason = "Its ways out are shut, or the other side is away."
+            return warn(f"Pod {pod.name} lately printed: {lost[-1][:160]}", reason)
+        if come := [line.strip() for line in text.splitlines() if _WAY.search(line)]:
+            return ok(f"Pod {pod.name} lately reached the outside: {come[-1][:100]}")
+    raise NotFound("No log of a pod tells of a way out.", status=404)
 
 
 async def _pulled_from_outside(look: Looking) -> Verdict:
@@ -110,10 +148,10 @@ async def _networks_there(look: Looking, need: Need) -> Verdict:
 
 async def policies(look: Looking) -> Verdict:
     """P28."""
-    halves = [await seen(_policies(look))]
     if look.wish.flag("network.hostNetwork"):
-        halves.append(await seen(_firewall(look)))
-    return both(*halves, sure=True)
+        told = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
+        return both(await seen(_firewall(look)), told, sure=True)
+    return await _policies(look)
 
 
 async def _policies(look: Looking) -> Verdict:
@@ -147,17 +185,31 @@ def _open(policies: list[PolicyWire], port: int, way: str) -> bool:
     if not about:
         return True
     rules = [rule for spec in about for rule in (spec.ingress if kind == "Ingress" else spec.egress) or ()]
-    return any(_lets(rule, port, kind) for rule in rules)
+    return any(_lets(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
 
 
-def _lets(rule: RuleWire, port: int, kind: str) -> bool:
+def _lets(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
-    near = peers is None or not peers or any(each.ip_block is None for each in peers)
-    covered = not rule.ports or any(
-        each.port is None or (isinstance(each.port, int) and each.port <= port <= (each.end_port or each.port))
-        for each in rule.ports
-    )
-    return near and covered
+    near = not peers or any(_near(each, namespace) for each in peers)
+    return near and (not rule.ports or any(_covers(each, port) for each in rule.ports))
+
+
+def _covers(part: PortWire, port: int) -> bool:
+    if (part.protocol or "TCP") != "TCP":
+        return False
+    return part.port is None or (isinstance(part.port, int) and part.port <= port <= (part.end_port or part.port))
+
+
+def _near(peer: PeerWire, namespace: str) -> bool:
+    """Whether it takes in the pods of a launch in that namespace."""
+    if peer.ip_block is not None:
+        return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
+    spaces = peer.namespace_selector
+    named = (spaces.match_labels if spaces else None) or {}
+    here = all(key == _SPACE and value == namespace for key, value in named.items())
+    pods = peer.pod_selector
+    ours = all(key in _OURS for key in (pods.match_labels if pods else None) or {})
+    return here and ours
 
 
 async def _firewall(look: Looking) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -26,7 +26,8 @@ _RIGHTS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"
 
 def _in_error(world: PracticeGoogle) -> None:
     cluster = world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER]
-    cluster.status = type(cluster).Status.ERROR
+    states: Any = type(cluster).Status
+    cluster.status = states.ERROR
     cluster.status_message = "The control plane could not be upgraded."
 
 

@@ -11,6 +11,8 @@ from aiohttp import web
 if TYPE_CHECKING:
     from console.practice.google.cloud import PracticeGoogle
 
+BARE = "nvcr.io/nvidia/pytorch"
+"""An image in which nothing tells of an SSH server."""
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 
@@ -24,8 +26,12 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
         cuda = images.cuda(f"{name}{'@' if tag.startswith('sha256:') else ':'}{tag}")
         if cuda is None:
             return None
-        env = ["PATH=/usr/local/bin:/usr/bin:/bin", *([f"CUDA_VERSION={cuda}"] if cuda else [])]
-        return json.dumps({"architecture": "amd64", "os": "linux", "config": {"Env": env, "Labels": {}}}).encode()
+        env = ["PATH=/usr/local/bin:/usr/bin:/bin", "OPENMPI_VERSION=4.1.7", "PYTORCH_VERSION=2.8.0a0"]
+        env += [f"CUDA_VERSION={cuda}"] if cuda else []
+        server = "" if name == BARE else " openssh-server"
+        steps = [{"created_by": f"RUN /bin/sh -c apt-get install -y git openssh-client{server} # buildkit"}]
+        config = {"Env": env, "Labels": {}}
+        return json.dumps({"architecture": "amd64", "os": "linux", "config": config, "history": steps}).encode()
 
     async def manifest(request: web.Request) -> web.Response:
         if f"{request.match_info['host']}/{request.match_info['path']}" in images.hidden:

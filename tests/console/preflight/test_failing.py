@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
 from console.models.check import Result
+from console.practice.google.builds import Yard
 from console.practice.google.networks import Fabric
 from console.practice.google.registry import Shelf
 from console.practice.google.vault import BUCKET, FAR, Vault
@@ -160,8 +162,7 @@ CASES = (
          well=(LUSTRE, "storage.lustre.server=10.128.15.210")),
     Case("P23", (NCCL, "image=nvcr.io/nvidia/pytorch:25.99-py3"), "25.99-py3",
          well=(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3")),
-    Case("P24", (NCCL, "image=nvcr.io/nvidia/pytorch:24.07-py3"), "12.8",
-         well=(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3")),
+    Case("P24", (NCCL, "image=nvcr.io/nvidia/pytorch:24.07-py3"), "12.8", well=(NCCL,)),
     Case("P25", (NCCL, "network.gib.image=us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v9"),
          ":v9", well=(NCCL,)),
     Case("P26", (NCCL,), "no Cloud NAT", lambda here: setting(here.world.part(Fabric), "routers", []), Result.WARN),
@@ -263,6 +264,65 @@ async def test_what_the_project_gives_counts_and_the_account_that_pods_act_as(he
             )
         assert found.result is Result.OK
         assert "act as train@practice.iam" in found.evidence
+
+
+async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) -> None:
+    known = await here.look("P24", here.wish(NCCL))
+    assert "It has sshd (a step of its build), mpirun (OPENMPI_VERSION=4.1.7)." in known.evidence
+    bare = await here.look("P24", here.wish(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3"))
+    assert bare.result is Result.WARN
+    assert "Nothing in its configuration tells of sshd" in bare.evidence
+
+
+async def test_builds_that_wait_and_quota_that_is_used_up(here: Ground) -> None:
+    yard = here.world.part(Yard)
+    kept = dict(yard.builds)
+    one = next(iter(kept.values()))
+    number = ("practice", "us-central1", "w")
+
+    def another(status: int, moment: float, why: str = "") -> None:
+        made = type(one)(one)
+        made.id, made.status, made.status_detail = "w", status, why
+        made.create_time = datetime.fromtimestamp(moment, UTC)
+        yard.builds[number] = made
+
+    try:
+        another(1, here.world.opening - 600)
+        waits = await here.look("P32")
+        assert (waits.result, waits.reason) == (Result.WARN, "The project's quota lets no more run at once.")
+        another(4, here.world.opening, "failed: quota for concurrent builds exceeded")
+        refused = await here.look("P32")
+        assert "quota for concurrent builds exceeded" in refused.reason
+    finally:
+        yard.builds.clear()
+        yard.builds.update(kept)
+    assert "0 wait" in (await here.look("P32")).evidence
+
+
+PEERS = (
+    ([{"ports": [{"port": 2222}, {"port": 6002}]}], True),
+    ([{"ports": [{"port": 2000, "endPort": 7000}], "from": [{"podSelector": {}}]}], True),
+    ([{"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}], True),
+    ([{"from": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]}], False),
+    ([{"from": [{"ipBlock": {"cidr": "192.168.7.0/24"}}]}], False),
+    ([{"from": [{"podSelector": {"matchLabels": {"app": "monitoring"}}}]}], False),
+    ([{"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}]}], True),
+    ([{"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}]}], False),
+    ([{"ports": [{"port": 2222, "protocol": "UDP"}]}], False),
+    ([{"ports": [{"port": 2222}]}], False),
+)
+
+
+@pytest.mark.parametrize(("rules", "opens"), PEERS)
+async def test_what_a_policy_lets_in(here: Ground, rules: list[dict[str, Any]], opens: bool) -> None:
+    meta = {"name": "some", "namespace": "default"}
+    policy = {"metadata": meta, "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules}}
+    with here.with_(NETWORKPOLICIES, policy):
+        inside = await here.look("P28", here.wish(NCCL))
+        outside = await here.look("P28", here.wish(NCCL, "network.hostNetwork=true"))
+    assert inside.result is (Result.OK if opens else Result.FAIL), inside
+    assert outside.result is Result.OK
+    assert "NetworkPolicies do not apply" in outside.evidence
 
 
 async def test_a_built_image_is_found_in_its_repository(here: Ground) -> None:

@@ -156,6 +156,24 @@ async def test_a_pod_that_runs_the_image_is_asked_what_it_has() -> None:
         assert f"exec in {pod}: command -v ..." in [each.what for each in check.looks]
 
 
+async def test_logs_of_pods_tell_of_ways_out() -> None:
+    async with ground(scene="full") as here:
+        await here.session.listed("pods")
+        pods = here.session.fleet.pods.values()
+        pod = max((each for each in pods if each.jobset and each.phase == "Running"), key=lambda each: each.created)
+        wish = here.session.preflight.wish(namespace=pod.namespace)
+        log = here.cluster.kubelets.log(pod.namespace, pod.name, "workload", previous=False)
+        log.add(here.cluster.clock.now(), "Get:1 http://archive.ubuntu.com/ubuntu noble InRelease [256 kB]")
+        assert f"Pod {pod.name} lately reached the outside: Get:1" in (await here.look("P26", wish)).evidence
+        log.add(
+            here.cluster.clock.now(),
+            "fatal: unable to access 'https://github.com/x/': Could not resolve host: github.com",
+        )
+        lost = await here.look("P26", wish)
+        assert lost.result is Result.WARN
+        assert "Could not resolve host: github.com" in lost.evidence
+
+
 async def test_an_unknown_check_is_named() -> None:
     async with ground() as here:
         with pytest.raises(BadInput, match="P99"):
