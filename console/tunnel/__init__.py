@@ -1,5 +1,5 @@
 """Tunnels: ports of ranks, from this machine, that follow the rank to its next pod.
 
-From bottom to top: `reach` finds the pod and dials, `engine` listens, `keeper` lets other processes see and stop what
+From bottom to top: `reach` finds the pod and dials, `engine` listens, `published` lets other processes see and stop what
 one of them keeps open, `memory` knows the ports and profiles of last time, `session` is what the console uses.
 """

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from console.tunnel import keeper, memory
-from console.tunnel.keeping import Order, Running, detach, start
-from console.tunnel.reach import Reach
+from console.tunnel import memory, published
+from console.tunnel.running import Order, Running, detach, start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +22,6 @@ class Tunnels:
         self._watched = watched
         self._running: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def reach(self) -> Reach:
-        """Ranks and their ports, over the session's log-in."""
-        return Reach(self._watched.connected.client.login)
 
     async def open(self, address: Address, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
         """Open ports (`8888`, `9000:8888`); how it is, and what was done otherwise than asked.
@@ -55,11 +49,11 @@ class Tunnels:
 
     async def listed(self) -> tuple[Tunnel, ...]:
         """Every tunnel of this user, by name; those that have ended for a day."""
-        return await keeper.listed()
+        return await published.listed()
 
     async def stop(self, name: str) -> Tunnel:
         """End a tunnel, or forget one that has ended."""
-        return await keeper.stop(name)
+        return await published.stop(name)
 
     async def profiles(self) -> tuple[Profile, ...]:
         """What was saved."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.models.tunnel import Tunnel
-    from console.tunnel.keeping import Order
+    from console.tunnel.running import Order
     from screens.cli.options import Options
 
 
@@ -36,8 +36,8 @@ async def _order(options: Options, kubeconfig: Path | None) -> Order:
     """What the words or the profile ask for; saved under a name if that was asked for."""
     from console.models.tunnel import Address, Ports, Profile
     from console.tunnel import memory
-    from console.tunnel.keeping import Order
     from console.tunnel.pipe import login
+    from console.tunnel.running import Order
 
     if options.profile:
         if options.words:
@@ -72,7 +72,7 @@ def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
 
 
 async def _detach(order: Order, *, as_json: bool) -> int:
-    from console.tunnel.keeping import detach
+    from console.tunnel.running import detach
 
     tunnel, notes = await detach(order)
     for note in notes:
@@ -91,8 +91,8 @@ def _say_open(tunnel: Tunnel) -> None:
 
 
 async def _stay(order: Order, kubeconfig: Path | None, *, as_json: bool) -> int:
-    from console.tunnel.keeping import start
     from console.tunnel.pipe import login
+    from console.tunnel.running import start
 
     running = await start(await asyncio.to_thread(login, kubeconfig, order.context), order, kept=False)
     loop = asyncio.get_running_loop()

@@ -20,9 +20,9 @@ async def tunnels(options: Options) -> int:
 
 
 async def _list(options: Options) -> int:
-    from console.tunnel import keeper
+    from console.tunnel import published
 
-    found = await keeper.listed()
+    found = await published.listed()
     if options.json:
         say_json({"kind": "tunnels", "items": found})
     elif not found:
@@ -47,12 +47,12 @@ def row(tunnel: Tunnel, at: int) -> tuple[str, ...]:
 
 
 async def _stop(options: Options) -> int:
-    from console.tunnel import keeper
+    from console.tunnel import published
 
     if options.all == bool(options.words):
         raise BadInput("Name the tunnels to stop, or give --all.", "a4 tunnels lists them.")
-    names = [each.name for each in await keeper.listed()] if options.all else list(options.words)
-    stopped = [await keeper.stop(name) for name in names]
+    names = [each.name for each in await published.listed()] if options.all else list(options.words)
+    stopped = [await published.stop(name) for name in names]
     if options.json:
         say_json({"kind": "tunnels", "items": stopped})
         return 0

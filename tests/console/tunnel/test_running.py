@@ -11,8 +11,8 @@ from aiohttp import web
 
 from console.errors import BadInput, ConsoleError, NotFound
 from console.models.tunnel import Profile
-from console.tunnel import keeper, memory
-from console.tunnel.keeping import Order, detach, start
+from console.tunnel import memory, published
+from console.tunnel.running import Order, detach, start
 from tests.apiserver import ApiServer, eventually
 from tests.console.cluster.kubelet import FORWARD, echo_port
 
@@ -57,15 +57,15 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path:
         assert made.pid != os.getpid()
         port = made.listeners[0].local
         assert await carried(port) == b"HELLO"
-        (listed,) = await keeper.listed()
+        (listed,) = await published.listed()
         assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
         assert_private(state)
         with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
-            await keeper.stop("q")
-        assert (await keeper.stop("p")).pid == made.pid
+            await published.stop("q")
+        assert (await published.stop("p")).pid == made.pid
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
-        assert await keeper.listed() == ()
+        assert await published.listed() == ()
         await eventually(lambda: not alive(made.pid))
 
 
@@ -91,7 +91,7 @@ async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Pat
         with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
             await detach(order)
         assert error.value.exit_code == 1
-        assert await keeper.listed() == ()
+        assert await published.listed() == ()
 
 
 async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> N
         _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
         await eventually(lambda: not alive(made.pid))
         writer.close()
-        (listed,) = await keeper.listed()
+        (listed,) = await published.listed()
         assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
-        await keeper.stop("p")
-        assert await keeper.listed() == ()
+        await published.stop("p")
+        assert await published.listed() == ()
 
 
 async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
         made, _ = await detach(Order("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path))))
         os.kill(made.pid, 9)
         await eventually(lambda: not alive(made.pid))
-        (listed,) = await keeper.listed()
+        (listed,) = await published.listed()
         assert (listed.state, listed.words) == ("ended", "Its process ended without a word.")
 
 
@@ -126,12 +126,12 @@ async def test_two_to_the_same_place_have_two_names() -> None:
         first = await start(server.login(), order, kept=False)
         second = await start(server.login(), order, kept=False)
         try:
-            assert [each.name for each in await keeper.listed()] == ["p", "p-2"]
+            assert [each.name for each in await published.listed()] == ["p", "p-2"]
             assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
         finally:
             await first.close()
             await second.close()
-        assert await keeper.listed() == ()
+        assert await published.listed() == ()
 
 
 def test_profiles_are_saved_and_forgotten() -> None:
@@ -150,5 +150,5 @@ def test_files_that_are_broken_are_as_if_they_were_not(state: Path, tmp_path: Pa
     (state / "odd.json").write_text(json.dumps({"name": "odd"}))
     (tmp_path / "config" / "a4").mkdir(parents=True)
     (tmp_path / "config" / "a4" / "tunnels.json").write_text('{"x": 1}')
-    assert asyncio.run(keeper.listed()) == ()
+    assert asyncio.run(published.listed()) == ()
     assert memory.profiles() == ()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.models.tunnel import Address, Ports
 from console.tunnel.engine import Forwarding
-from console.tunnel.keeper import Published, decoded, free_name
 from console.tunnel.pipe import login
+from console.tunnel.published import Published, decoded, free_name
 from console.tunnel.reach import Reach
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def detach(order: Order) -> tuple[Tunnel, list[str]]:
 
     Raises what kept it from opening.
     """
-    program = [sys.executable, "-m", "console.tunnel.keeping"]
+    program = [sys.executable, "-m", "console.tunnel.running"]
     path = os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH", ""))))
     process = await asyncio.create_subprocess_exec(
         *program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
