@@ -290,14 +290,15 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
 
     def _show_keys(self) -> None:
-        order: dict[object, int] = {self: 0, self.focused: 1}
+        # First those of the part of the screen that is in front, such as a tab; then the page's, then the table's.
+        order: dict[object, int] = {self: 1, self.focused: 2}
         seen: dict[str, tuple[int, KeyHint]] = {}
         for active in self.active_bindings.values():
             binding = active.binding
             if binding.show and binding.description and active.enabled and binding.action not in seen:
                 hint = KeyHint(self.app.get_key_display(binding), binding.description, binding.action,
                                last=active.node is self.app)  # fmt: skip
-                seen[binding.action] = (order.get(active.node, 2), hint)
+                seen[binding.action] = (order.get(active.node, 0), hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
         self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)
 

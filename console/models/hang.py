@@ -113,6 +113,12 @@ class HangGroup:
         return f"{name} ({where})" if len(self.members) > 1 else f"{name} on {where}"
 
     @property
+    def place(self) -> str:
+        """Their node, or how many they are on."""
+        nodes = dict.fromkeys(each.node for each in self.members if each.node)
+        return f"{len(nodes)} nodes" if len(nodes) > 1 else next(iter(nodes), "")
+
+    @property
     def who(self) -> str:
         """Such as "ranks 41, 97, same node"."""
         nodes = list(dict.fromkeys(each.node for each in self.members if each.node))
@@ -177,12 +183,17 @@ class HangReport:
             said.append(f"py-spy is missing in {number}: without it there are no stacks.")
         return tuple(said)
 
-    def _of_suspects(self) -> str:
+    @property
+    def short(self) -> str:
+        """The first sentence of the verdict, without nodes and calls."""
+        return self._of_suspects(short=True) if self.suspects else self.verdict[0]
+
+    def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
         if not suspects:
             return _of_equals(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
-        parts = [_blame(group) for group in suspects[:3]]
+        parts = [_blame(group, short=short) for group in suspects[:3]]
         others = f" while {len(many.members)} {_others(many)}" if many else ""
         sentence = f"{' and '.join(parts)}{others}."
         return sentence[0].upper() + sentence[1:]
@@ -216,11 +227,12 @@ def _of_equals(groups: Sequence[HangGroup]) -> str:
     return f"All {number} ranks are in {largest.label}."
 
 
-def _blame(group: HangGroup) -> str:
+def _blame(group: HangGroup, *, short: bool) -> str:
     several = len(group.members) > 1
+    named = f"rank{'s' if several else ''} {rank_words(group.ranks)}" if short else group.named
     if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
-        return f"{group.named} {'have' if several else 'has'} no process any more"
-    frame = group.members[0].where.frame
+        return f"{named} {'have' if several else 'has'} no process any more"
+    frame = None if short else group.members[0].where.frame
     call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
     verb = "are" if several else "is"
     place = (
@@ -228,7 +240,7 @@ def _blame(group: HangGroup) -> str:
         if group.doing is Doing.UNKNOWN
         else f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
     )
-    return f"{group.named} {verb} {place}{call}"
+    return f"{named} {verb} {place}{call}"
 
 
 def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:

@@ -95,11 +95,11 @@ def told(report: HangReport, *, stacks: bool = False) -> list[str]:
 
 def stack_lines(process: Traced) -> list[str]:
     """One process: what the kernel says, and its main thread."""
-    facts = [f"rank {process.rank}", process.node or process.pod]
+    facts = [f"rank {process.rank}"]
     facts += [f"pid {process.pid}", f"state {process.state or '?'}"] if process.pid else []
     facts += [f"in the kernel at {process.wchan}"] if process.wchan else []
     facts += [f"{process.threads} threads"] if process.threads else []
-    lines = ["   " + "  ".join(facts)]
+    lines = ["   " + "  ".join([*facts, process.node or process.pod])]
     if process.problem:
         return [*lines, f"     {process.problem}"]
     threads = sorted(process.stacks.threads if process.stacks else (), key=lambda each: each.name != "MainThread")

@@ -10,13 +10,14 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.models.everywhere import rank_words
 from screens import wording
 from screens.cli.hang import pod_lines, stack_lines
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
 from screens.tabs.tab import JobTab
-from screens.widgets.column import Column
+from screens.widgets.column import EXTRA, Column
 from screens.widgets.notice import Notice
 from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
@@ -43,10 +44,11 @@ class GroupTable(ResourceTable["HangGroup"]):
     EMPTY = Notice("Nothing has been looked into yet.", "H asks every training process of the job where it is.")
     COLUMNS: ClassVar = (
         Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
-        Column("RANKS", lambda group: f"{len(group.members)}", width=5, right=True),
+        Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
         Column("WHERE", lambda group: Run(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
-        Column("CALL", lambda group: _call(group), least=16, most=60, drop=2),
-        Column("WHO", lambda group: group.who, fill=True, least=20),
+        Column("RANKS", lambda group: rank_words(group.ranks), least=8, most=40),
+        Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
+        Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
     )
 
     def row_text(self, row: HangGroup) -> str:
@@ -73,11 +75,13 @@ class HangTab(JobTab):
     TITLE = "Hang"
     DEFAULT_CSS: ClassVar[str] = """
     HangTab {
-        #verdict { height: auto; max-height: 9; padding: 0 1; }
+        #verdict { height: auto; max-height: 3; padding: 0 1; text-style: bold; }
+        #advice { height: auto; max-height: 3; }
+        #more { height: auto; max-height: 2; }
         GroupTable { height: auto; min-height: 3; max-height: 35%; margin: 1 0; }
         OutputText { height: 1fr; }
     }
-    .-low HangTab { GroupTable { margin: 0; } #verdict { max-height: 5; } }
+    .-low HangTab { GroupTable { margin: 0; } #verdict, #advice { max-height: 2; } #more { max-height: 1; } }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("H", "look", "Look again", id="hang.look", tooltip="Ask all processes anew where they are"),
@@ -88,14 +92,18 @@ class HangTab(JobTab):
     ]  # fmt: skip
 
     verdict = getters.query_one("#verdict", SentenceLine)
+    advice = getters.query_one("#advice", SentenceLine)
+    more = getters.query_one("#more", SentenceLine)
     table = getters.query_one(GroupTable)
     text = getters.query_one(OutputText)
     report: HangReport | None = None
     _asked = False
 
     def compose(self) -> ComposeResult:
-        """What is wrong, the groups, the stacks of the one under the cursor."""
+        """What is wrong, what to do, the groups, the stacks of the one under the cursor."""
         yield SentenceLine(id="verdict")
+        yield SentenceLine(id="advice")
+        yield SentenceLine(id="more")
         yield GroupTable()
         yield OutputText()
 
@@ -146,14 +154,14 @@ class HangTab(JobTab):
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Run(glyph, ink), Run(words, ink if ink == "bad" else ""))
+        self.advice.runs = self.more.runs = ()
 
     def _show(self, report: HangReport) -> None:
-        first, *rest = report.verdict
+        _, *rest = report.verdict
         glyph, ink = ("✗ ", "bad") if report.suspects or not report.groups else ("● ", "ok")
-        runs = [Run(glyph, ink), Run(report.summary, "strong"), Run("  "), Run(first, ink if ink == "bad" else "")]
-        runs += [Run(f" {each}") for each in rest]
-        runs += [Run(f" {each}", "accent") for each in report.advice]
-        self.verdict.runs = tuple(runs)
+        self.verdict.runs = (Run(glyph, ink), Run(report.short, ink if ink == "bad" else "strong"))
+        self.advice.runs = tuple(Run(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
+        self.more.runs = (*(Run(f"{each} ") for each in rest), Run(f"{report.summary}.", "dim"))
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {(f"{group.doing}", group.label): group for group in report.groups}
         self.table.show_rows(rows)
@@ -230,7 +238,7 @@ class HangTab(JobTab):
         missing = [pod.pod for pod in report.without_py_spy]
         question = f"py-spy is missing in {len(missing)} of {wording.count(len(report.pods), 'pod')} of {self.key[1]}."
         lines = [*missing[:8], *([f"… and {len(missing) - 8} more"] if len(missing) > 8 else []),
-                 "It is installed by pip (or copied from here), in these containers only, and is gone with them."]  # fmt: skip
+                 "It comes by pip, or is copied from here, into these containers, and goes with them."]  # fmt: skip
         if not await self.live.app.push_screen_wait(Confirm(question, lines, verb="Install", keep="Leave it")):
             return
         with self.live.report_errors("py-spy is not installed"):
