@@ -62,6 +62,7 @@ class FakeStream:
         self.gaps: list[tuple[float, float]] = []
         self.restarts = restarts
         self.memory = memory
+        self.open = b""
         self._session, self._wanted, self._clean = session, wanted, clean
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
@@ -79,7 +80,8 @@ class FakeStream:
                 at += len(lines)
                 raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
                 fresh = [each for each in stamped(self._clean(raws)) if self.memory.is_new(each[1], each[0])]
-                if fresh:
+                seen, self.open = self.open, session.drawn.get(key, b"")
+                if fresh or self.open != seen:
                     yield fresh
                 if not lines and (key not in session.running or not wanted.follow):
                     break
@@ -89,6 +91,9 @@ class FakeStream:
         finally:
             session._woken.discard(woken)
         self.state = StreamState.ENDED
+        if key in session.cuts:
+            self.state = StreamState.CUT
+            self.gaps.append(session.cuts[key])
 
 
 class FakeSession:
@@ -105,6 +110,8 @@ class FakeSession:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
         self.logs: dict[tuple[str, str], list[LogLine]] = {}
+        self.drawn: dict[tuple[str, str], bytes] = {}
+        self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()
         self.closed = False
         self.runs = FakeRuns(self)
@@ -259,6 +266,17 @@ class FakeSession:
         self.running.add(key)
         self.logs.setdefault(key, []).extend(LogLine(at or time.time(), text) for text in texts)
         self._wake()
+
+    def draw(self, pod: str, picture: str, namespace: str = "default") -> None:
+        """A container that runs draws that on a line that has no end."""
+        self.running.add((namespace, pod))
+        self.drawn[namespace, pod] = picture.encode()
+        self._wake()
+
+    def cut(self, pod: str, *, since: float, until: float, namespace: str = "default") -> None:
+        """The pod goes while its log cannot be read."""
+        self.cuts[namespace, pod] = since, until
+        self.end(pod, namespace)
 
     def end(self, pod: str, namespace: str = "default") -> None:
         """The container ends."""

@@ -11,6 +11,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from time import time
 from typing import TYPE_CHECKING
 
 from console.cluster.actions import pod_path
@@ -20,7 +21,7 @@ from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreada
 from console.models.log import LogLine, StreamState
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
-from console.parsers.secrets import Blotter
+from console.parsers.secrets import Blotter, blotted
 from console.parsers.stamps import LineCutter, stamped, text_of
 from console.parsers.timestamp import format_time
 
@@ -72,6 +73,8 @@ class LogStream:
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []
         """Between which moments lines may be lost."""
+        self.open = b""
+        """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
         self.restarts = restarts
         self.memory = memory or Memory(whole=wanted.tail is None and not wanted.since)
         self._client = client
@@ -80,9 +83,11 @@ class LogStream:
         self._backoff = backoff
         self._resumes = bool(self.memory.last)
         """Whether what was given before is from this very run of the container."""
+        self._rest: list[bytes] = []
+        """Of the last connection: the line that had no end."""
 
     async def batches(self) -> AsyncGenerator[list[Stamped], None]:
-        """New lines until the container has ended (or once, without `follow`).
+        """New lines until the container has ended (or once, without `follow`); none of them where only `open` changed.
 
         A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
         server has not answered for ten minutes.
@@ -106,15 +111,27 @@ class LogStream:
                 self._broken()
                 over = await trouble.weather(error)
         if wanted.follow:
-            try:
-                async with aclosing(self._pass(wanted)) as batches:  # what was printed between a drop and the end
-                    async for batch in batches:
-                        yield batch
-            except NotFound:
-                # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
-                self.state = StreamState.CUT if trouble.broke else StreamState.ENDED
-                return
-        self.state = StreamState.ENDED
+            async with aclosing(self._end(trouble)) as batches:
+                async for batch in batches:
+                    yield batch
+        elif batch := self._last_line():
+            yield batch
+        if self.state is not StreamState.CUT:
+            self.state = StreamState.ENDED
+
+    async def _end(self, trouble: _Trouble) -> AsyncGenerator[list[Stamped], None]:
+        """What was printed between a drop and the end."""
+        with suppress(NotFound):
+            async with aclosing(self._pass(self._wanted)) as batches:
+                async for batch in batches:
+                    yield batch
+            trouble.broke = False
+        if batch := self._last_line():
+            yield batch
+        if trouble.broke:
+            # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
+            self.state, now = StreamState.CUT, time()
+            self.gaps.append((self.memory.last or now, now))
 
     def _broken(self) -> None:
         if self.state is StreamState.LIVE:
@@ -134,6 +151,8 @@ class LogStream:
     async def _before_restart(self) -> AsyncGenerator[list[Stamped], None]:
         """What the run before printed since the connection broke, if the container was started anew since."""
         if self.restarts < 0:
+            if batch := self._last_line():
+                yield batch
             return
         with suppress(NotFound):
             pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
@@ -145,6 +164,8 @@ class LogStream:
                 async with aclosing(self._pass(replace(self._wanted, previous=True))) as batches:
                     async for batch in batches:
                         yield batch
+                if batch := self._last_line():
+                    yield batch
             self._resumes = False
 
     async def _pass(self, wanted: Wanted) -> AsyncGenerator[list[Stamped], None]:
@@ -156,18 +177,22 @@ class LogStream:
         params = _params(wanted, memory.last)
         async with self._client.pieces(path, doing=doing, params=params, silence=SILENCE) as pieces:
             self.state = StreamState.LIVE
-            cutter = LineCutter()
+            cutter, self._rest = LineCutter(), []
             async for chunk in pieces:
-                batch = self._new(cutter.feed(chunk))
+                batch, seen = self._new(cutter.feed(chunk)), self.open
+                self.open = blotted(cutter.open)
                 if batch:
                     before = self._look_for_gap(before, batch)
+                if batch or self.open != seen:
                     yield batch
                 if len(chunk) >= LARGE:
                     await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
-            batch = self._new(cutter.end())
-            if batch:
-                self._look_for_gap(before, batch)
-                yield batch
+            self._rest = cutter.end()
+
+    def _last_line(self) -> list[Stamped]:
+        """The line in the middle of which the program stopped."""
+        self.open, rest, self._rest = b"", self._rest, []
+        return self._new(rest)
 
     def _look_for_gap(self, before: float, batch: list[Stamped]) -> float:
         """The log goes on where it was left if a line from before came again; else what was between may be lost."""

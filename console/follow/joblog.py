@@ -18,7 +18,6 @@ from console.follow.reading import read_lines
 from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
 from console.models.failure import endings
 from console.models.link import LinkState
-from console.models.log import StreamState
 from console.models.ranks import ranks
 from console.parsers.secrets import Blotter
 from console.spool.part import Part
@@ -41,8 +40,8 @@ WRITE_EVERY = 0.25
 """Seconds between two writings to the disk."""
 DISK_AGAIN = 5.0
 """Seconds until a disk that took nothing is tried again."""
-REFUSED_AGAIN = 30.0
-"""Seconds until a log that was refused is asked for again."""
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for logs that were refused and are to be asked for again."""
 REMEMBER = 4000
 """Kept lines of a container that are compared with what the server sends."""
 
@@ -82,13 +81,14 @@ class JobLog:
         self._told: set[tuple[int, int, str, str]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._woken: set[asyncio.Event] = set()
+        self._keeping = asyncio.Lock()
         self.closed = False
 
     # life
 
     def start(self) -> None:
         """Begin to follow."""
-        self._tasks = [asyncio.create_task(self._keep_all()), asyncio.create_task(self._write())]
+        self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
 
     async def close(self) -> None:
         """End all connections, and write what is not written."""
@@ -117,8 +117,19 @@ class JobLog:
             async for fleet in pictures:
                 await self._keep(fleet)
 
+    async def _ask_again(self) -> None:
+        """Logs that were refused, even if nothing changes in the cluster."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            if any(each.is_due for each in self._followed.values()):
+                await self._keep(self._cluster.fleet)
+
     async def _keep(self, fleet: Fleet) -> None:
         """Follow every container of that picture which has started."""
+        async with self._keeping:
+            await self._keep_jobset(fleet)
+
+    async def _keep_jobset(self, fleet: Fleet) -> None:
         jobset = fleet.jobsets.get(self.key)
         if jobset is None:
             await self._without(fleet)
@@ -197,7 +208,7 @@ class JobLog:
         if self.once:
             return False
         if followed.error is not None:
-            return asyncio.get_running_loop().time() > followed.again
+            return followed.is_due
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
     def _stream(self, given: list[Stamped], pod: Pod, container: Container, blotter: Blotter) -> Stream:
@@ -230,13 +241,14 @@ class JobLog:
             async with aclosing(followed.stream.batches()) as batches:
                 async for batch in batches:
                     followed.part.append(batch)
+                    followed.part.open = followed.stream.open
                     self._wake()
-                    if followed.tail and followed.begins_late(batch):
+                    followed.refusals = 0
+                    if batch and followed.tail and followed.begins_late(batch):
                         await self._kept_on_disk(followed.leave_out())
         except ConsoleError as error:
-            followed.error = error
-            followed.stream.state = StreamState.REFUSED
-            followed.again = asyncio.get_running_loop().time() + REFUSED_AGAIN
+            followed.refused(error)
+        followed.part.open = b""
         self._wake()
 
     async def _kept_on_disk(self, doing: Awaitable[None]) -> None:
@@ -285,6 +297,14 @@ class JobLog:
     def parts_of(self, rank: int) -> list[Part]:
         """The lines of one rank, a part for each container."""
         return [part for part in self.parts if part.rank == rank]
+
+    def drawn(self, wanted: Collection[int] | None = None) -> dict[int, str]:
+        """Of those ranks (all unless given) the progress bars that are being drawn: lines that have no end yet."""
+        return {
+            part.rank: part.open.decode("utf-8", "replace")
+            for part in self.parts
+            if part.open and (wanted is None or part.rank in wanted)
+        }
 
     @asynccontextmanager
     async def waking(self) -> AsyncIterator[asyncio.Event]:

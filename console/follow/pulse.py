@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import aclosing
+import asyncio
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from console.parsers.step_in import step_in
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator
 
     from console.follow.joblog import JobLog
+    from console.spool.part import Part
 
 BEFORE = 200
 """Last lines of each container that are looked at first."""
-_STEP = re.compile(rb"(?i)\b(?:iter(?:ation)?s?|(?:global_?)?step)[\s:=#\"']{0,8}(\d{1,12})(?![\d.]*\s*(?:ms|s\b))")
-_WORDS = (b"iter", b"step", b"Iter", b"Step", b"STEP")
+PAGE = 5000
+"""Lines of a container that are looked at before the others get their turn."""
+LOOK_AGAIN = 1.0
+"""Seconds after which it is looked whether the log is over, though nobody said so."""
 
 
 class Pulse:
@@ -23,12 +29,20 @@ class Pulse:
     def __init__(self) -> None:
         self.heard: dict[int, float] = {}
         self.steps: dict[int, int] = {}
+        self._totals: dict[int, int] = {}
+        """Of each rank the steps of its longest bar: that of training, not of an evaluation in between."""
 
-    def add(self, rank: int, moment: float, text: bytes) -> None:
-        """A line."""
+    def add(self, rank: int, moment: float, text: str) -> None:
+        """A line, or the picture of a bar that is drawn."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        if any(word in text for word in _WORDS) and (found := _STEP.search(text[:1000])):
-            self.steps[rank] = int(found[1])
+        found = step_in(text)
+        if found is None:
+            return
+        step, total = found
+        if total and total < self._totals.get(rank, 0):
+            return
+        self._totals[rank] = max(total, self._totals.get(rank, 0))
+        self.steps[rank] = step
 
     def behind(self, rank: int) -> int:
         """By how many steps a rank is behind the foremost; 0 if it tells of no steps, or is no more than one behind."""
@@ -37,21 +51,49 @@ class Pulse:
         return lag if lag > 1 else 0
 
 
+class _Listening:
+    """A place in each part of a log."""
+
+    def __init__(self, log: JobLog) -> None:
+        self._log = log
+        self._at: dict[int, int] = {}
+        self._drawn: dict[int, bytes] = {}
+        self.pulse = Pulse()
+
+    def listen(self) -> bool:
+        """Take what is new; whether there was anything."""
+        heard = [self._take(part) for part in self._log.parts]
+        return any(heard)
+
+    def _take(self, part: Part) -> bool:
+        start = self._at.get(id(part), max(0, len(part) - BEFORE))
+        stop = min(len(part), start + PAGE)
+        self._at[id(part)] = stop
+        if start < stop:
+            for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=False):
+                self.pulse.add(part.rank, moment, text.decode("utf-8", "replace"))
+        drawn, self._drawn[id(part)] = self._drawn.get(id(part), b""), part.open
+        if part.open and part.open != drawn:
+            self.pulse.add(part.rank, time.time(), part.open.decode("utf-8", "replace"))
+            return True
+        return start < stop
+
+
 async def pulses(log: JobLog) -> AsyncGenerator[Pulse, None]:
-    """The pulse of a job as it beats: at once, then with every batch of lines."""
-    await log.ready.wait()
-    pulse = Pulse()
-    for part in log.parts:
-        start = max(0, len(part) - BEFORE)
-        _take(pulse, part.rank, zip(part.times[start:], part.texts(start, len(part)), strict=False))
-    yield pulse
-    async with aclosing(log.lines(live=True)) as batches:
-        async for batch in batches:
-            for line in batch:
-                pulse.add(line.rank, line.time, line.text.encode())
-            yield pulse
-
-
-def _take(pulse: Pulse, rank: int, lines: Iterable[tuple[float, bytes]]) -> None:
-    for moment, text in lines:
-        pulse.add(rank, moment, text)
+    """The pulse of a job as it beats: at once, then whenever there was a line, or a bar was drawn on."""
+    listening = _Listening(log)
+    async with log.waking() as event:
+        await log.ready.wait()
+        listening.listen()
+        yield listening.pulse
+        while True:
+            over = log.closed or log.finished
+            if listening.listen():
+                yield listening.pulse
+            elif over:
+                return
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN):
+                        await event.wait()
+                event.clear()

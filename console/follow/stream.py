@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, NotAllowed
 from console.models.log import Coverage, Gap, StreamState
 from console.parsers.secrets import Blotter
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from console.spool.part import Part
 
 
+REFUSED_AGAIN = 30.0
+"""Seconds until a log that is refused is asked for again, at most: that of a container that just started comes soon."""
 AT_ONCE = 600.0
 """Seconds by which the clocks of machines may differ."""
 
@@ -34,9 +36,10 @@ class Stream(Protocol):
     gaps: list[tuple[float, float]]
     restarts: int
     memory: Memory
+    open: bytes
 
     def batches(self) -> AsyncGenerator[list[Stamped], None]:
-        """New lines."""
+        """New lines; none of them where only `open` changed."""
 
 
 class OpenStream(Protocol):
@@ -58,6 +61,8 @@ class Followed:
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
     blotter: Blotter = field(default_factory=Blotter)
+    refusals: int = 0
+    """How often it was refused since the last line."""
     again: float = 0.0
     """When a refused log may be asked for again, by the loop's clock."""
     tail: int = 0
@@ -69,6 +74,28 @@ class Followed:
         if batch[-1][0] > self.opened + AT_ONCE and len(self.part) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.part)
+
+    def refused(self, error: ConsoleError) -> None:
+        """The server refuses the log, or has not answered for minutes."""
+        self.error, self.stream.state = error, StreamState.REFUSED
+        soon = 0.5 * 2.0 ** min(self.refusals, 9)
+        wait = REFUSED_AGAIN if isinstance(error, NotAllowed) else min(REFUSED_AGAIN, soon)
+        self.refusals += 1
+        self.again = asyncio.get_running_loop().time() + wait
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it was refused, and is to be asked for again by now."""
+        ended = self.task is None or self.task.done()
+        return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What may be missing."""
+        found = [Gap(self.part.rank, since, until) for since, until in self.stream.gaps]
+        if found and self.stream.state is StreamState.CUT:
+            found[-1] = replace(found[-1], why="its pod was gone before the end of its log was read")
+        return found
 
     async def leave_out(self) -> None:
         """Keep it on the disk that there may be older lines; OSError."""
@@ -102,7 +129,7 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
     for each in followed:
         if each.main:
             states[each.part.rank] = each.stream.state
-        gaps += [Gap(each.part.rank, since, until) for since, until in each.stream.gaps]
+        gaps += each.gaps
         errors += [str(each.error)] if each.error else []
     number = Counter(states.values())
     parts = list(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.errors import Unreadable
+from console.parsers.pictures import Pictures
 from console.parsers.timestamp import parse_time
 
 LONGEST = 1 << 20
@@ -14,51 +15,77 @@ _SECOND = 19
 class LineCutter:
     """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
 
-    A line may consist of the pictures of a progress bar, each after a carriage return: of these the last one is kept.
+    Of a line that a program draws again and again only what `Pictures` says is kept; carriage returns at the end of a
+    line go.
     """
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._dropped = 0
+        self._head = b""
+        """Timestamp of the line whose pictures these are, and the space after it."""
+        self._pictures: Pictures | None = None
+
+    @property
+    def open(self) -> bytes:
+        """The picture that is seen now of a line that has no end yet; empty if it is no such line."""
+        return self._pictures.last if self._pictures else b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that are whole now."""
-        whole = chunk.split(b"\n")
-        last = whole.pop()
-        joined = bool(whole and self._rest)
-        if joined:
-            self._add(whole[0])
-            whole[0] = self._cut()
-        if len(chunk) > LONGEST:
+        *whole, last = chunk.split(b"\n")
+        if self._pictures or b"\r" in chunk:
+            return self._drawn(whole, last)
+        if whole:
+            self._put(whole[0])
+            (whole[0],) = self._cut()
             for at, line in enumerate(whole):
-                if len(line) > LONGEST and (at or not joined):
-                    self._add(line)
-                    whole[at] = self._cut()
+                if len(line) > LONGEST and at:
+                    self._put(line)
+                    (whole[at],) = self._cut()
         if last:
-            self._add(last)
+            self._put(last)
         return whole
 
     def end(self) -> list[bytes]:
         """The last line, if it has no end: a program may stop in the middle of one."""
-        return [self._cut()] if self._rest else []
+        return self._cut() if self._rest or self._pictures else []
 
-    def _add(self, piece: bytes) -> None:
-        rest = self._rest
-        if len(rest) + len(piece) > LONGEST and b"\r" in piece:
-            piece = self._last_picture(piece)
-        room = LONGEST - len(rest)
-        rest += piece[:room]
+    def _drawn(self, whole: list[bytes], last: bytes) -> list[bytes]:
+        lines: list[bytes] = []
+        for piece in whole:
+            lines += self._add(piece)
+            lines += self._cut()
+        return lines + self._add(last)
+
+    def _add(self, piece: bytes) -> list[bytes]:
+        """More of a line, in which there may be pictures; those that are lines of their own."""
+        first, *others = piece.split(b"\r")
+        self._put(first)
+        lines: list[bytes] = []
+        for each in others:
+            text = self._taken()
+            if self._pictures is None:
+                self._pictures = Pictures()
+                stamp, space, behind = text.partition(b" ")
+                self._head, text = (stamp + space, behind) if is_stamp(stamp) else (b"", text)
+            lines += self._pictures.add(text)
+            self._put(each)
+        return [self._head + line for line in lines]
+
+    def _put(self, piece: bytes) -> None:
+        room = LONGEST - len(self._rest)
+        self._rest += piece[:room]
         self._dropped += max(0, len(piece) - room)
 
-    def _last_picture(self, piece: bytes) -> bytes:
-        head, space, _ = bytes(self._rest[:64]).partition(b" ")
-        del self._rest[len(head) + len(space) if is_stamp(head) else 0 :]
-        return piece.rstrip(b"\r").rpartition(b"\r")[2]
-
-    def _cut(self) -> bytes:
+    def _taken(self) -> bytes:
         line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
         self._rest, self._dropped = bytearray(), 0
         return line
+
+    def _cut(self) -> list[bytes]:
+        line, pictures, self._pictures = self._taken(), self._pictures, None
+        return [line] if pictures is None else [self._head + each for each in pictures.end(line)]
 
 
 def is_stamp(word: bytes) -> bool:

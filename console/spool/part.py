@@ -48,6 +48,8 @@ class Part:
         self.times: array[float] = array("d")
         self.opened_with = 0
         """How many of the last lines it was opened with, the older ones left out; 0: from the first line on."""
+        self.open = b""
+        """What is seen now of a line that has no end yet and is drawn again and again: it is no line so far."""
         self.lost = 0
         """Lines that were neither written nor could be held."""
         self._starts: array[int] = array("Q")

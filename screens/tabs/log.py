@@ -174,6 +174,16 @@ class LogTab(JobTab):
             if log.gone and log.parts:
                 said.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in said if each)
+        self.view.drawn = self._drawn()
+
+    def _drawn(self) -> str:
+        """The progress bar that is being drawn, of the first rank that draws one."""
+        bars = self._log.drawn({self.rank} if self.mode == "one" else None) if self._log is not None else {}
+        if not bars:
+            return ""
+        rank, bar = min(bars.items())
+        more = f" (and {len(bars) - 1} more)" if len(bars) > 1 else ""
+        return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ rank {rank}: {bar.strip()}{more}"
 
     def _about_rank(self) -> str:
         rank = self.chosen

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from console.models.text import Keep
 from screens import wording
 from screens.widgets.log_lines import LogLines
-from screens.widgets.log_text import byte_pattern
+from screens.widgets.log_text import byte_pattern, printable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -47,6 +47,7 @@ class LogView(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     LogView { height: 1fr;
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+        .log-drawn { display: none; height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         Input { display: none; border: none; height: 1; padding: 0; }
         &.-searching Input { display: block; }
@@ -70,6 +71,8 @@ class LogView(Vertical):
     lines = query_one(LogLines)
     status: reactive[str] = reactive("", init=False)
     """What this log is and what it waits for, shown below it."""
+    drawn: reactive[str] = reactive("", init=False)
+    """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     _filtering = False
 
     @dataclass
@@ -81,6 +84,7 @@ class LogView(Vertical):
     def compose(self) -> ComposeResult:
         """Lines, then either the status or the search box."""
         yield LogLines()
+        yield Static(classes="log-drawn", markup=False)
         yield Static(classes="log-foot", markup=False)
         yield SearchBox(compact=True, select_on_focus=False)
 
@@ -93,6 +97,12 @@ class LogView(Vertical):
     def watch_status(self) -> None:
         """Another status is drawn at once."""
         self._tell()
+
+    def watch_drawn(self) -> None:
+        """Another picture of it."""
+        bar = self.query_one(".log-drawn", Static)
+        bar.display = bool(self.drawn)
+        bar.update(printable(self.drawn))
 
     def _tell(self) -> None:
         lines = self.lines

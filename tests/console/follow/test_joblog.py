@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import NotAllowed
+from console.errors import NotAllowed, Refused
 from console.follow import Follow
 from console.models.pod import Container
 from tests.apiserver import eventually
@@ -174,6 +174,37 @@ async def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path) -> None:
         await eventually(lambda: log.coverage.refused == 6)
         assert "Ask for pods/log" in log.coverage.why
         assert "6 refused" in log.coverage.words
+
+
+async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.follow.joblog.LOOK_AGAIN", 0.01)
+    monkeypatch.setattr("console.follow.stream.REFUSED_AGAIN", 0.02)
+    session = session_of(tmp_path)
+    for pod in PODS:
+        session.say(pod, "one")
+    session.answers["follow_log"] = Refused('no logs found for container "main"', status=500)
+    async with reading(session, {0}) as lines, session.follow.job("default", "llama") as log:
+        await eventually(lambda: log.coverage.refused == 6)
+        del session.answers["follow_log"]
+        await eventually(lambda: texts(lines) == ["one"])
+        await eventually(lambda: log.coverage.words == "6 of 6 live, 0 lines lost")
+
+
+async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(tmp_path: Path) -> None:
+    session = session_of(tmp_path)
+    session.say(PODS[0], "first life", at=1000.0)
+    async with reading(session, {0}) as lines, session.follow.job("default", "llama") as log:
+        await eventually(lambda: texts(lines) == ["first life"])
+        fleet = session.fleet
+        again = replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
+        session.cut(PODS[0], since=1000.0, until=1020.0)
+        session.say(again.name, "second life")
+        session.show(pods={**{key: each for key, each in fleet.pods.items() if key[1] != PODS[0]}, again.key: again})
+        await eventually(lambda: texts(lines) == ["first life", "second life"])
+        assert "1 gap with lines that may be lost" in log.coverage.words
+        assert log.coverage.gaps[0].words.endswith("may be lost (its pod was gone before the end of its log was read)")
 
 
 async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
