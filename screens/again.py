@@ -49,10 +49,16 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
         screen.app.open_launch(wish)
 
 
-def open_job(screen: LiveScreen, run: RunRecord) -> None:
-    """The page of a run's job, if it still lives and is no other of the same name."""
+def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
+    """The page of a run's job (or its release's), if it still lives and is no other of the same name."""
     jobset = screen.app.fleet.jobsets.get(run.key)
     if jobset is None or (run.uid and jobset.uid != run.uid):
         screen.notify(f"The job {run.name} is not in this cluster any more.", severity="warning", markup=False)
         return
-    screen.app.open_page("job", *run.key)
+    screen.app.open_page(page, *run.key)
+
+
+def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
+    """The release that a job came from; a job's own name stands for one that none made."""
+    jobset = screen.app.fleet.jobsets.get(key)
+    screen.app.open_page("release", key[0], (jobset.release if jobset else "") or key[1])

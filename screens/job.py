@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
 from console.models.ranks import first_failure
-from screens.again import launch_like_job
+from screens.again import launch_like_job, open_release
 from screens.alarming import alarms_of, watch
 from screens.base import LiveScreen
 from screens.rank_actions import RANK_ACTIONS
@@ -58,6 +58,14 @@ class JobScreen(LiveScreen):
         ),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
+        Binding(
+            "R",
+            "release",
+            "Release",
+            key_display="R",
+            id="job.release",
+            tooltip="Its revisions: other values while it runs, and back to earlier ones",
+        ),
         Binding("less_than_sign", "rank(-1)", "Rank before", key_display="<", id="job.rank-before"),
         Binding("greater_than_sign", "rank(1)", "Rank after", key_display=">", id="job.rank-after"),
     ]
@@ -192,6 +200,10 @@ class JobScreen(LiveScreen):
         if action == "on_rank":
             return not (self.app.settings.read_only and BY_NAME[str(parameters[0])].changes)
         return super().check_action(action, parameters)
+
+    def action_release(self) -> None:
+        """The release it came from."""
+        open_release(self, self.key)
 
     def action_on_rank(self, name: str) -> None:
         """Does something with the chosen rank."""

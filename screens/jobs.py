@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from screens import wording
-from screens.again import launch_like_job
+from screens.again import launch_like_job, open_release
 from screens.alarming import alarms_of
 from screens.base import LiveScreen
 from screens.shell import open_shell
@@ -107,6 +107,8 @@ class JobsScreen(LiveScreen):
         Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
                 tooltip="The last alarms of all jobs that are watched"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
+        Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
+                tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
 
     table = getters.query_one(JobTable)
@@ -224,6 +226,11 @@ class JobsScreen(LiveScreen):
     def action_why(self) -> None:
         """Shows or hides the whole reason."""
         self.reason.display = not self.reason.display
+
+    def action_release(self) -> None:
+        """The release that the job under the cursor came from."""
+        if self.table.row is not None:
+            open_release(self, self.table.row.jobset.key)
 
     def action_manifest(self) -> None:
         """The JobSet as YAML."""

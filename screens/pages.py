@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "leftovers", "alarms",
-              "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "release", "leftovers",
+              "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
 
 
 def page(place: str) -> Callable[..., Screen[Any]]:

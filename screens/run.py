@@ -66,6 +66,14 @@ class RunScreen(LiveScreen):
         Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
         Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
         Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
+        Binding(
+            "R",
+            "release",
+            "Release",
+            key_display="R",
+            id="run.release",
+            tooltip="The revisions of its release: other values, and back to earlier ones",
+        ),
         Binding("c", "copy", "Copy values", id="run.copy", tooltip="The values as YAML to the clipboard (OSC 52)"),
     ]
 
@@ -167,6 +175,11 @@ class RunScreen(LiveScreen):
         """Its job."""
         if self.run is not None:
             open_job(self, self.run)
+
+    def action_release(self) -> None:
+        """Its release, while it is there."""
+        if self.run is not None:
+            open_job(self, self.run, "release")
 
     def action_copy(self) -> None:
         """To the clipboard of the terminal."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.models.launch import LaunchPlan
-from console.models.release import StopPlan
+from console.models.launch import LaunchPlan, Release
+from console.models.release import Fate, ObjectChange, ReleaseChange, StopPlan
 from console.models.run import find_run
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class FakeRuns:
         before = len(self.runs)
         self.runs = [run for run in self.runs if run.number not in wanted]
         return before - len(self.runs)
+
+    async def changed(self, plan: LaunchPlan) -> None:
+        self._session._did("changed", plan)
 
     async def note_measure(self, namespace: str, name: str, **measures: float | None) -> None:
         self._session._did("note_measure", namespace, name, measures)
@@ -76,11 +79,38 @@ class FakeReleases:
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
+        self.revisions = 2
 
     async def plan(self, namespace: str, name: str) -> LaunchPlan:
         plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
         answer = self._session._did("release_plan", namespace, name, default=plan)
         assert isinstance(answer, LaunchPlan)
+        return answer
+
+    async def history(self, namespace: str, name: str) -> tuple[Release, ...]:
+        return tuple(Release(namespace, name, "nccl-all-reduce", number, "deployed" if number == self.revisions else
+                             "superseded", "2026-11-21T15:40:00Z", "a4-0.1.0")
+                     for number in range(1, self.revisions + 1))  # fmt: skip
+
+    async def try_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
+        return self._change("try_rollback", namespace, name, revision)
+
+    async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
+        self.revisions += 1
+        return self._change("rollback", namespace, name, revision)
+
+    async def try_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
+        return self._change("try_upgrade", plan)
+
+    async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
+        self.revisions += 1
+        return self._change("upgrade", plan)
+
+    def _change(self, what: str, *about: Any) -> ReleaseChange:
+        lines = ("@@ -1,2 +1,2 @@", " spec:", "-  ttl: 100", "+  ttl: 200")
+        change = ReleaseChange("default", "llama-70b", (ObjectChange("JobSet", "llama-70b", Fate.CHANGED, lines),))
+        answer = self._session._did(what, *about, default=self._session.answers.get("change", change))
+        assert isinstance(answer, ReleaseChange)
         return answer
 
 
