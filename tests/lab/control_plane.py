@@ -51,8 +51,17 @@ FIXED = (Path("/etc/kueue/metrics/certs"), Path("/visibility"))
 class Lab:
     """One running control plane; a context manager. `kubeconfig` is the administrator's."""
 
-    def __init__(self, pools: Sequence[Pool] = POOLS, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        pools: Sequence[Pool] = POOLS,
+        say: Callable[[str], None] = lambda line: None,
+        kwok_user: int | None = None,
+    ) -> None:
+        """`kwok_user`: the user id as which kwok counts. It takes an inotify instance for each log that is followed, of
+        which a user has so many.
+        """
         self.pools = pools
+        self._kwok_user = kwok_user
         self.say = say
         self.folder = Path(tempfile.mkdtemp(prefix="a4-lab-"))
         self.pki = self.folder / "pki"
@@ -150,7 +159,7 @@ class Lab:
         first, hooks = self._controller_objects(tools)
         crds = (tools.manifests / "kwok.yaml").read_text()
         self.kubectl("apply", "--server-side", "-f", "-", stdin=f"{dump(first)}\n---\n{crds}")
-        self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=30s")
+        self.processes.wait_ready("kube-apiserver", self._definitions_established)
         login = f"--kubeconfig={self.kubeconfig}"
         # Only now: its garbage collector looks for new kinds every half minute, and would leave theirs lying till then.
         self.processes.start("kube-controller-manager", tools.program("kube-controller-manager"), login,
@@ -160,12 +169,19 @@ class Lab:
             self.processes.start(name, tools.program(name), f"--config={self.folder}/{name}.yaml", login)
         path = f"{SOURCE / 'podbin'}:{os.environ['PATH']}"
         self.processes.start("kwok", tools.program("kwok"), login, *kwok(self.ports, self.pki, tools.manifests),
-                             environment={"PATH": path, "A4_LAB_SSHD": str(self.ports.ssh)})  # fmt: skip
+                             environment={"PATH": path, "A4_LAB_SSHD": str(self.ports.ssh)},
+                             user=self._kwok_user)  # fmt: skip
         self.create([node for pool in self.pools for node in pool.nodes()] + self._kubelet_objects())
         for name, port in (("jobset", self.ports.jobset_health), ("kueue", self.ports.kueue_health)):
             self.processes.wait_ready(name, lambda port=port: _answers(port))  # type: ignore[misc]
         self.kubectl("apply", "--server-side", "-f", "-", stdin=dump(hooks))
         self.create(queues() + reader())
+
+    def _definitions_established(self) -> bool:
+        """Asked here: `kubectl wait` gives up on a definition so young that it has no status."""
+        found = self.api.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+        conditions = [each.get("status", {}).get("conditions", ()) for each in found]
+        return all(any((it["type"], it["status"]) == ("Established", "True") for it in each) for each in conditions)
 
     def _controller_objects(self, tools: Tools) -> tuple[list[Object], list[Object]]:
         """Write the controllers' configurations; give what comes before them and what comes after."""

@@ -51,11 +51,21 @@ class Processes:
     logs: Path
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, name: str, *command: object, environment: Mapping[str, str] | None = None) -> None:
-        """Start a program that dies with this process, however this process ends."""
+    def start(
+        self, name: str, *command: object, environment: Mapping[str, str] | None = None, user: int | None = None
+    ) -> None:
+        """Start a program that dies with this process, however this process ends.
+
+        `user`: as whom it counts, while it may read and write every file; for root only.
+        """
         # setpriv asks the kernel for the signal: it reaches the child even when we are killed with -9.
         setpriv = shutil.which("setpriv")
-        guard = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        whom = (
+            [f"--reuid={user}", "--keep-groups", "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+            if user is not None
+            else []
+        )
+        guard = [setpriv, *whom, "--pdeathsig", "KILL", "--"] if setpriv else []
         with (self.logs / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [*guard, *(str(part) for part in command)],
