@@ -22,10 +22,16 @@ class Cable:
         self.port = 0
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._dead = False
+
+    def kill(self) -> None:
+        """Let whatever is sent vanish, without a word to either side, until it is pulled."""
+        self._dead = True
 
     async def plug(self) -> None:
         """Put it in."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._dead = False
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def pull(self) -> None:
@@ -42,18 +48,18 @@ class Cable:
             there, back = await asyncio.open_connection("127.0.0.1", self._to)
             self._open |= {writer, back}
             try:
-                await asyncio.gather(_pass(reader, back), _pass(there, writer))
+                await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
             finally:
                 for each in (writer, back):
                     self._open.discard(each)
                     each.transport.abort()
 
-
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            if not self._dead:
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 @asynccontextmanager
