@@ -123,7 +123,7 @@ class Drafting:
         found = look(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
 
-    def over(self, recipe: str, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
+    def over(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
         laid = overlay(below, draft.values)
         for path, _ in leaves(self._schema):

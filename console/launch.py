@@ -155,7 +155,7 @@ class Catalogue:
         if self.problems(plan):
             return ()
         form = self._form(plan.recipe)
-        return fit_notes(form.recipe, form.paths, merge(form.defaults, plan.values))
+        return fit_notes(form.paths, merge(form.defaults, plan.values))
 
     def require_sound(self, plan: LaunchPlan) -> None:
         """Raise BadInput, with every problem in it, unless there is none."""

@@ -40,7 +40,7 @@ def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[F
     return tuple(first.values())
 
 
-def fit_notes(recipe: str, paths: Collection[str], values: Values) -> tuple[str, ...]:
+def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
     """What the values come to, one sentence each: iterations, parallel sizes, and what has no effect."""
     notes: list[str] = []
     if "recipe.train.tp" in paths:

@@ -100,7 +100,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> W
     """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
-        words = _unreckoned(said, draft)
+        words = _unreckoned(said)
         return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
     if draft.need > have.total:
         return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
@@ -167,7 +167,7 @@ def _never(why: Why, have: Account) -> str:
     return f"needs {_gpus(why)}, but its queue can never have more than {have.total}{own}"
 
 
-def _unreckoned(said: Said, draft: Why) -> str:
+def _unreckoned(said: Said) -> str:
     """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
     flavor = f" of {said.flavor}" if said.flavor else ""
     if said.category is Category.EXCEEDS:

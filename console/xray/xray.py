@@ -61,8 +61,6 @@ _FILES = {
     "strace": 'command -v strace >/dev/null || { echo "strace is not in this image" >&2; exit 44; }; '
               'timeout 10 strace -f -tt -p "$2" 2>&1; :',
 }  # fmt: skip
-FACTS = tuple(_FILES)
-"""What can be read of one process."""
 
 
 class Xray:

@@ -150,7 +150,7 @@ def take_files(
             )
         for note in draft.notes:
             warn(f"{file}: {note.message}")
-        laid = session.drafting.over(recipe, laid, draft)
+        laid = session.drafting.over(laid, draft)
     return laid
 
 

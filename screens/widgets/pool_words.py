@@ -53,7 +53,7 @@ def rows_of(facts: PoolFacts, picture: PoolsPicture, now: float) -> list[tuple[R
     return rows
 
 
-def failed_row(node: Node, now: float) -> tuple[Run, ...]:
+def failed_row(node: Node) -> tuple[Run, ...]:
     """A host that was reported as faulty, and how far its replacement is."""
     ended = node.repair.lower() in {"operationdone", "error"}
     glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS

@@ -403,7 +403,7 @@ def test_a_refusal_goes_to_its_field(error: Exception, path: str) -> None:
 def test_a_texts_defaults_win_over_what_lies_below() -> None:
     draft = DRAFTING.read_yaml(NCCL, "queue: ''\nenv:\n  A: x\n")
     assert draft.values == {"env": {"A": "x"}}
-    assert DRAFTING.over(NCCL, {"queue": "a4", "gpus": 8, "env": {"B": "y"}}, draft) == {
+    assert DRAFTING.over({"queue": "a4", "gpus": 8, "env": {"B": "y"}}, draft) == {
         "queue": "",
         "gpus": 8,
         "env": {"B": "y", "A": "x"},

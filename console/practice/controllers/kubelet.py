@@ -13,7 +13,6 @@ from console.practice.controllers.pod_run import PodRun
 from console.practice.node.registries import Registries
 from console.practice.objects.refusal import ApiError, bad_request
 from console.practice.objects.resources import NODES, PODS
-from console.practice.programs.catalogue import choose
 from console.practice.programs.script import Room
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from console.practice.controllers.objects import Key, Object
     from console.practice.node.logs import Log
     from console.practice.objects.resources import Resource
-    from console.practice.programs.script import Program
 
 _FIRST_PULL_SECONDS = 5.0
 DRIVE = "a4-lab/"
@@ -141,10 +139,6 @@ class Kubelets(Controller):
     def random_of(self, pod: Object, attempt: int) -> random.Random:
         """Return the same randomness for the same rank of the same job, whatever its uid."""
         return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
-
-    def program(self, pod: Object, spec: Object, argv: list[str], env: dict[str, str], *, init: bool) -> Program:
-        """Return what a container runs."""
-        return choose(pod, spec, argv, env, init=init)
 
     def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
         """Tell an event about a pod."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import stamp
 from console.practice.controllers.container_run import ContainerRun
 from console.practice.controllers.objects import key_of
+from console.practice.programs.catalogue import choose
 from console.practice.programs.environment import (
     MissingReferenceError,
     arguments,
@@ -181,7 +182,7 @@ class PodRun:
         )  # fmt: skip
         self._say("Created", "Container created", run)
         self._say("Started", "Container started", run)
-        run.start(self._kubelets.program(self.pod, run.spec, argv, env, init=run in self.init), place)
+        run.start(choose(argv, env, init=run in self.init), place)
         self.report()
 
     def _newest(self) -> Object:

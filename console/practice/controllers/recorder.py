@@ -60,7 +60,7 @@ class Recorder:
             return
         self._count += 1
         name = f"{about['metadata']['name']}.{int(now * 1e6) * 1000 + self._count % 1000:x}"
-        event = _new_event(about, namespace, name, kind, reason, message, now)
+        event = _new_event(about, namespace, name, kind, reason, message)
         if field:
             event["involvedObject"]["fieldPath"] = field
         event |= _series(source, action or reason, now) if _is_series(source) else _counted(source, host, now)
@@ -114,7 +114,7 @@ def _counted(source: str, host: str, now: float) -> Object:
     }
 
 
-def _new_event(about: Object, namespace: str, name: str, kind: str, reason: str, message: str, now: float) -> Object:
+def _new_event(about: Object, namespace: str, name: str, kind: str, reason: str, message: str) -> Object:
     meta = about["metadata"]
     involved = {
         "kind": about["kind"],

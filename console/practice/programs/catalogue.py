@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from console.practice.programs import ddp, megatron, nccl, plain, recipes, stages
 from console.practice.programs.stages import staged
@@ -60,7 +60,7 @@ _BODIES: dict[str, Program] = {
 RECIPES: dict[str, Program] = {name: recipes.launched(name, body) for name, body in _BODIES.items()}
 
 
-def choose(pod: dict[str, Any], spec: dict[str, Any], argv: list[str], env: dict[str, str], *, init: bool) -> Program:
+def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
     """Return the program of one container."""
     if init:
         return plain.installer

@@ -55,13 +55,13 @@ def place(tree: Tree, pod_set: PodSetInfo, *, empty: bool = False) -> tuple[list
     last = len(tree.levels) - 1
     while level < min(last, wish.slice_level):
         below = [child for domain in chosen for child in domain.children]
-        chosen = _least(_sorted(below, wish, tree), wish, wish.slice_size, by_slices=True)
+        chosen = _least(_sorted(below, wish), wish, wish.slice_size, by_slices=True)
         level += 1
     while level < last:
         parents, chosen = chosen, []
         for parent in parents:
             part = Wish(parent.state, wish.level, wish.slice_level, 1, unconstrained=wish.unconstrained)
-            chosen += _least(_sorted(parent.children, wish, tree), part, 1, by_slices=False)
+            chosen += _least(_sorted(parent.children, wish), part, 1, by_slices=False)
         level += 1
     chosen.sort(key=lambda domain: domain.values)
     return [(tree.assigned(domain), domain.state) for domain in chosen if domain.state], ""
@@ -131,7 +131,7 @@ def _sum_up(domain: Domain, level: int, wish: Wish) -> None:
 
 def _find_level(tree: Tree, wish: Wish, level: int, excluded: Exclusions) -> tuple[int, list[Domain], str]:
     """Return the level and places to begin with: one place that holds all, at this level or a wider one."""
-    domains = _sorted(list(tree.by_level[level].values()), wish, tree)
+    domains = _sorted(list(tree.by_level[level].values()), wish)
     if not domains:
         return 0, [], f"no topology domains at level: {tree.levels[level]}"
     slices = wish.count // wish.slice_size
@@ -193,7 +193,7 @@ def _best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> 
     return best
 
 
-def _sorted(domains: list[Domain], wish: Wish, tree: Tree) -> list[Domain]:
+def _sorted(domains: list[Domain], wish: Wish) -> list[Domain]:
     sign = 1 if wish.unconstrained else -1
     return sorted(domains, key=lambda domain: (sign * domain.slices, domain.state, domain.values))
 
