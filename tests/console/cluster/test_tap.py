@@ -1,0 +1,168 @@
+"""An answer that goes on, in whatever pieces it comes, with TLS and without."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.cluster import tap
+from console.cluster.client import Client
+from console.cluster.login import Login
+from console.cluster.tap import Dechunker
+from console.cluster.target import Cluster, Target, User
+from console.errors import NotAllowed, Unreachable
+from tests.apiserver import ApiServer, forbidden
+from tests.console.cluster.test_client import make_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LOG = "/api/v1/namespaces/default/pods/p/log"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunked(pieces: list[bytes]) -> bytes:
+    return b"".join(b"%x;name=value\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=40))
+def test_chunks_come_out_whole_however_they_are_cut(pieces: list[bytes], cuts: list[int]) -> None:
+    body, chunks, found, at = chunked(pieces), Dechunker(), b"", 0
+    for cut in [*cuts, len(body)]:
+        assert not chunks.over or at >= len(body) - 2
+        found += b"".join(chunks.feed(body[at : at + cut]))
+        at += cut
+    assert found == b"".join(pieces)
+    assert chunks.over
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"HTTP/1.1 200 OK\r\n", b"1" * 70_000])
+def test_what_is_no_body_of_chunks_is_refused(body: bytes) -> None:
+    with pytest.raises(ConnectionError):
+        Dechunker().feed(body)
+
+
+async def read(client: Client, silence: float = 10) -> bytes:
+    found = b""
+    async with client.pieces(LOG, doing="read", params={"follow": "true"}, silence=silence) as pieces:
+        async for piece in pieces:
+            found += piece
+    return found
+
+
+async def test_many_records_and_large_ones_over_tls(tmp_path: Path) -> None:
+    sizes = [1, 100, 16_384, 16_385, 1 << 20, 7]
+    body = [bytes([at % 256]) * size for at, size in enumerate(sizes * 2)]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for each in body:
+            await response.write(each)
+        await response.write_eof()
+        return response
+
+    tls, authority = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server, server.client(certificate_authority=str(authority)) as client:
+        server.handlers[LOG] = answer
+        assert await read(client) == b"".join(body)
+        assert len(server.asked(LOG)) == 1
+
+
+async def test_what_is_refused_is_asked_for_once() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return forbidden("pods/log")
+
+    async with ApiServer() as server, server.client() as client:
+        server.handlers[LOG] = answer
+        with pytest.raises(NotAllowed):
+            await read(client)
+        assert len(server.asked(LOG)) == 1
+
+
+@asynccontextmanager
+async def saying(*pieces: bytes, hold: bool = False) -> AsyncIterator[Client]:
+    """A server that says just that to whoever asks, each piece in a packet of its own, and then hangs up."""
+
+    served: list[asyncio.Task[None] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            if hold:
+                await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = Client(Login(Target("test", "anna", "default", Cluster(server=f"http://127.0.0.1:{port}"), User())))
+    try:
+        yield client
+    finally:
+        await client.close()
+        await asyncio.gather(*(task for task in served if task))
+        server.close()
+        await server.wait_closed()
+
+
+async def test_an_answer_byte_by_byte() -> None:
+    whole = HEAD + chunked([b"one\n", b"two\n"])
+    async with saying(*(bytes([each]) for each in whole)) as client:
+        assert await read(client) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("end", [b"", b"5\r\nthr"])
+async def test_one_that_breaks_off_gives_what_came_and_says_so(end: bytes) -> None:
+    found: list[bytes] = []
+
+    async def keep(client: Client) -> None:
+        async with client.pieces(LOG, doing="read", params={}, silence=10) as pieces:
+            async for piece in pieces:
+                found.append(piece)
+
+    async with saying(HEAD + b"4\r\none\n\r\n" + end) as client:
+        with pytest.raises(Unreachable, match="broke off"):
+            await keep(client)
+    assert b"".join(found) == b"one\n" + end[3:]
+
+
+async def test_one_without_chunks_ends_with_the_connection_or_by_its_length() -> None:
+    async with saying(b"HTTP/1.1 200 OK\r\n\r\n", b"one\n", b"two\n") as client:
+        assert await read(client) == b"one\ntwo\n"
+    async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", b"one\n", hold=True) as client:
+        assert await read(client) == b"one\n"
+
+
+async def test_one_that_falls_silent_is_given_up() -> None:
+    async with saying(HEAD, b"4\r\none\n\r\n", hold=True) as client:
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            await read(client, silence=0.05)
+
+
+async def test_what_nobody_takes_stays_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "HELD", 1000)
+    monkeypatch.setattr(tap, "PIECE", 100)
+    monkeypatch.setattr(tap, "_PLACE", memoryview(bytearray(100)))
+    line = b"64\r\n" + b"x" * 99 + b"\n\r\n"
+    async with saying(HEAD + line * 500 + b"0\r\n\r\n") as client, client.pieces(
+        LOG, doing="read", params={}, silence=10
+    ) as pieces, aclosing(pieces):  # fmt: skip
+        first = await anext(pieces)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        second = await anext(pieces)
+        assert len(second) <= 1200
+        assert len(first) + len(second) + len(b"".join([piece async for piece in pieces])) == 50_000
