@@ -60,6 +60,8 @@ class OrderedApp(App[int]):
             self.set_timer(KEYS_REST, self._draw_rested)
 
     def _draw_waiting(self) -> None:
+        if not self.screen_stack:  # the app ends
+            return
         waiting, self._with_next_key = self._with_next_key, {}
         for draw in waiting.values():
             draw()

@@ -24,7 +24,7 @@ CORE = "/api/v1"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 BATCH = "/apis/batch/v1"
-LIMIT = 20.0
+LIMIT = 60.0
 """Seconds a cluster may take for anything; most takes milliseconds."""
 POOL = "cloud.google.com/gke-nodepool"
 

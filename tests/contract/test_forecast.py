@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def plan(space: Space, name: str, gpus: int, **topology: str) -> LaunchPlan:
+    """Of a recipe that holds its GPUs until it is stopped."""
     values: dict[str, Value] = {"queue": "team", "gpus": gpus, "topology": {"request": "none", **topology}}
-    return LaunchPlan("ddp-smoke", name, space.name, values)
+    return LaunchPlan("interactive", name, space.name, values)
 
 
 @pytest.mark.parametrize(

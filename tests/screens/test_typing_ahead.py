@@ -63,6 +63,8 @@ async def test_letters_right_after_the_colon_are_the_palettes() -> None:
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await until(pilot, lambda: app.screen.query_one(Input).value == "tCq light")
         assert app.theme == theme
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, CommandPalette))
 
 
 async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
