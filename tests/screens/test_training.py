@@ -8,12 +8,14 @@ import pytest
 from textual.widgets import Input
 
 from console.models.log import LogLine
+from console.practice.programs.catalogue import RECIPES
 from screens.job import JobScreen
 from screens.modals.pick import Pick
 from screens.modals.prompt import Prompt
 from screens.widgets.nccl_panel import NcclPanel
 from screens.widgets.training_panel import TrainingPanel
 from tests.fakes import FakeSession
+from tests.practice.test_programs import place, printed
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
@@ -75,6 +77,23 @@ async def test_the_curve_grows_with_the_log_of_whichever_rank_prints() -> None:
         await until(pilot, lambda: "loss is not a number" in screen_text(app))
         assert panel.track is not None
         assert panel.track.nan
+
+
+@pytest.mark.parametrize("version", ["3.10.3", "4.1.0"])
+async def test_either_generation_of_swift_is_watched_while_it_runs(version: str) -> None:
+    lines, _ = printed(RECIPES["swift-dpo"], place(A4_SWIFT_VERSION=version, A4_SWIFT_BETA="0.1"))
+    steps = [line for line in lines if "rewards/margins" in line]
+    session = FakeSession(queue_scene())
+    said(session, *lines[: lines.index(steps[11])])
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        panel = await opened(app, pilot)
+        await until(pilot, lambda: "step 11 of 100" in screen_text(app))
+        for number in (12, 13):
+            said(session, steps[number - 1])
+            await until(pilot, lambda number=number: f"step {number} of 100" in screen_text(app))  # type: ignore[misc]
+        assert panel.track is not None
+        assert panel.track.format == "ms-swift"
+        assert [step.step for step in panel.track.series.steps] == [*range(1, 14)]
 
 
 async def test_keys_choose_zoom_scroll_and_point() -> None:
