@@ -324,6 +324,27 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
         assert "second life" not in screen_text(app)
 
 
+async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
+    session = FakeSession(queue_scene())
+    first, second = (f"llama-workload-0-{rank}-x7k{rank}" for rank in range(2))
+    session.say(first, "begins")
+    session.draw(first, " 10%|#         | 10/100 [00:10<01:30,  1.02s/it]")
+    session.draw(second, " 11%|#         | 11/100 [00:10<01:30,  1.02s/it]")
+    async with console(session) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "log")
+        view = screen.query_one(LogView)
+        await until(pilot, lambda: "▸ 10%|#         | 10/100 [00:10<01:30,  1.02s/it]" in screen_text(app))
+        assert view.lines.shown == 1
+        session.draw(first, " 20%|##        | 20/100 [00:20<01:20,  1.02s/it]")
+        await until(pilot, lambda: "| 20/100 [" in screen_text(app) and "| 10/100 [" not in screen_text(app))
+        await pilot.press("m")
+        await until(pilot, lambda: "▸ rank 0: 20%|##" in screen_text(app) and "(and 1 more)" in screen_text(app))
+        session.draw(first, "")
+        session.draw(second, "")
+        session.say(first, "trained")
+        await until(pilot, lambda: "trained" in screen_text(app) and "▸" not in screen_text(app))
+
+
 async def test_a_log_that_is_refused_says_so_in_its_place() -> None:
     session = FakeSession(queue_scene())
     session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
