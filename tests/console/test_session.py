@@ -390,7 +390,7 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
             assert rows[-1] > 3
             assert not reading.done()
             server.put(JOBSETS, train(terminalState="Completed"))
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 60)
             kept = await session.measures.kept.read()
             assert [(each.job, each.test.finished) for each in kept] == [("train", True)]
 

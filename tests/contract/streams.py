@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Stream = tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[bytes]]]
 
-LIMIT = 5
+LIMIT = 60
 """Seconds for an answer."""
 STDIN, STDOUT, STDERR, OUTCOME = 0, 1, 2, 3
 CLOSE = 255

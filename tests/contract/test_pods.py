@@ -70,7 +70,7 @@ async def test_following_a_log(space: Space) -> None:
     await space.pod("a")
     await printed(space, "a", LINES[:2])
     path = space.path(CORE, "pods/a/log")
-    async with asyncio.timeout(20), space.api.follow(path, follow="true", tailLines=1) as response:
+    async with asyncio.timeout(60), space.api.follow(path, follow="true", tailLines=1) as response:
         assert response.status == 200
         assert await response.content.readline() == b"line 2\n"
         await space.cluster.append_log(space.api, space.name, "a", "main", LINES[2:4])
@@ -81,7 +81,7 @@ async def test_following_a_log(space: Space) -> None:
 async def test_a_followed_log_ends_with_its_container(space: Space) -> None:
     await space.pod("a")
     await printed(space, "a", LINES[:1])
-    async with asyncio.timeout(5), space.api.follow(space.path(CORE, "pods/a/log"), follow="true") as response:
+    async with asyncio.timeout(60), space.api.follow(space.path(CORE, "pods/a/log"), follow="true") as response:
         assert await response.content.readline() == b"line 1\n"
         await space.end("a")
         assert await response.content.read() == b""

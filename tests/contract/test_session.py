@@ -35,7 +35,7 @@ RECORDING = Path(__file__).parents[2] / "console" / "practice" / "data" / "nccl_
 async def seen(session: Session, true: Callable[[Fleet], bool], what: str) -> Fleet:
     """The first picture in which something is so."""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for fleet in session.snapshots():
                 if true(fleet):
                     return fleet
@@ -129,7 +129,7 @@ async def test_a_log_is_followed(session: Session, space: Space) -> None:
     await space.pod("a")
     await space.cluster.append_log(space.api, space.name, "a", "main", ["one", "two"])
     heard: list[str] = []
-    async with asyncio.timeout(20), aclosing(session.follow_log(space.name, "a")) as lines:
+    async with asyncio.timeout(60), aclosing(session.follow_log(space.name, "a")) as lines:
         async for line in lines:
             heard.append(line.text)
             if len(heard) == 2:
@@ -152,7 +152,7 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
 
 async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Space) -> None:
     await space.pod("a")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         tunnel, _ = await session.tunnels.open(Address.of(space.name, "pod/a"), ["2222"])
         reader, writer = await asyncio.open_connection("127.0.0.1", tunnel.listeners[0].local)
         assert (await reader.readline()).startswith(b"SSH-2.0-")

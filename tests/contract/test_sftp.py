@@ -35,7 +35,7 @@ async def pod(session: Session, space: Space, cluster: Cluster, monkeypatch: pyt
     queue = await space.queue("a", 16)
     await space.jobset(JOB, queue, 1)
     await space.pods(JOB, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for fleet in session.snapshots():
             job = fleet.jobsets.get((space.name, JOB))
             first = ranks(job, fleet)[0] if job else None

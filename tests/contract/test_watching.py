@@ -22,7 +22,7 @@ def config(name: str, **labels: str) -> Object:
 async def take(events: AsyncIterator[Object], count: int) -> list[tuple[str, str]]:
     """Type and name of the next events that are not about what every namespace gets."""
     taken: list[tuple[str, str]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             name = event["object"]["metadata"].get("name", "")
             if name != "kube-root-ca.crt":
@@ -102,7 +102,7 @@ async def test_a_stream_that_begins_with_what_exists_marks_where_that_ends(space
 async def test_a_watch_ends_when_its_time_is_up(space: Space) -> None:
     path = space.path(CORE, "configmaps")
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         space.api.watch(
             path, resourceVersion=await version(space), timeoutSeconds=1, labelSelector="never=true"
         ) as events,
@@ -111,7 +111,7 @@ async def test_a_watch_ends_when_its_time_is_up(space: Space) -> None:
 
 
 async def test_a_version_from_long_ago_is_gone(api: Api) -> None:
-    async with asyncio.timeout(10), api.watch(f"{JOBSETS}/jobsets", resourceVersion=1) as events:
+    async with asyncio.timeout(60), api.watch(f"{JOBSETS}/jobsets", resourceVersion=1) as events:
         event = await anext(events)
     assert event["type"] == "ERROR"
     status = event["object"]

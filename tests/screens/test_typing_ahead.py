@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input
 
+from console.errors import Unreachable
 from console.models.log import LogLine
+from screens.jobs import JobsScreen
 from screens.log import LogScreen
+from screens.modals.pick import Pick
 from screens.pods import PodsScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, until
+from tests.screens.press import console, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
@@ -81,3 +85,44 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
         assert len(session.called("follow_log")) == 1
         type_at_once(app, "enter", "p")
         await until(pilot, lambda: len(session.called("follow_log")) == 2)
+
+
+@pytest.mark.parametrize("asks", ["N", "C"])
+async def test_letters_right_after_a_key_that_asks_are_the_answer(asks: str) -> None:
+    """`x`, `t`, `q` and digits are commands everywhere else."""
+    async with console() as (app, pilot, _):
+        await pilot.press("4")
+        screen, theme = app.screen, app.theme
+        type_at_once(app, asks, *"xtq3")
+        await until(pilot, lambda: isinstance(app.screen, Pick) and app.screen.query_one(Input).value == "xtq3")
+        assert app.theme == theme
+        assert app.current_mode == "pods"
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+
+
+async def test_keys_right_after_x_are_the_answer_of_its_question() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("3")
+        screen = app.screen
+        assert isinstance(screen, JobsScreen)
+        await until(pilot, lambda: screen.table.move_to(("default", "llama-70b")))
+        type_at_once(app, "x", "y", "t")
+        await until(pilot, lambda: session.called("stop_job"))
+        assert session.called("stop_job")[0] == ("default", "llama-70b")
+
+
+async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
+    session = FakeSession(scene())
+    session.answers["stop_plan"] = Unreachable("The API server is away.", "Try again.")
+    async with console(session) as (app, pilot, _):
+        await pilot.press("3")
+        screen, theme = app.screen, app.theme
+        assert isinstance(screen, JobsScreen)
+        await until(pilot, lambda: screen.table.move_to(("default", "llama-70b")))
+        type_at_once(app, "x", "y", "t")
+        await until(pilot, lambda: "The API server is away." in toasts(app))
+        type_at_once(app, "w")
+        await until(pilot, lambda: not app._asking)
+        assert app.screen is screen, "y did not open the YAML"
+        assert app.theme == theme

@@ -20,7 +20,7 @@ async def ran(
     server: ApiServer, *argv: str, stdin: bytes | AsyncIterator[bytes] | None = None, container: str = ""
 ) -> tuple[int, list[tuple[int, bytes]]]:
     said: list[tuple[int, bytes]] = []
-    async with server.client() as client, asyncio.timeout(10):
+    async with server.client() as client, asyncio.timeout(60):
         code = await run(
             client, "default", "p", argv, lambda fd, data: said.append((fd, data)), stdin=stdin, container=container
         )
@@ -52,7 +52,7 @@ async def test_a_reader_who_has_gone_is_not_the_api_server() -> None:
     def gone(_: int, __: bytes) -> None:
         raise BrokenPipeError
 
-    async with ApiServer() as server, server.client() as client, asyncio.timeout(10):
+    async with ApiServer() as server, server.client() as client, asyncio.timeout(60):
         server.handlers[EXEC] = Exec(behave)
         with pytest.raises(BrokenPipeError):
             await run(client, "default", "p", ["yes"], gone)

@@ -75,9 +75,9 @@ async def test_bytes_both_ways_and_several_at_once() -> None:
             for number, (_, writer) in enumerate(pairs):
                 writer.write(f"hello {number}".encode() * 1000)
             for number, (reader, writer) in enumerate(pairs):
-                assert await asyncio.wait_for(reader.readexactly(7000), 5) == f"HELLO {number}".encode() * 1000
+                assert await asyncio.wait_for(reader.readexactly(7000), 60) == f"HELLO {number}".encode() * 1000
                 writer.write(b"bye")
-                assert await asyncio.wait_for(reader.read(), 5) == b"BYE"
+                assert await asyncio.wait_for(reader.read(), 60) == b"BYE"
                 writer.close()
             await eventually(lambda: made.tunnel.listeners[0].open == 0)
             counted = made.tunnel.listeners[0]
@@ -93,7 +93,7 @@ async def test_a_port_that_nobody_serves_closes_the_connection_and_keeps_listeni
             for _ in range(2):
                 reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
                 with suppress(ConnectionError):
-                    assert await asyncio.wait_for(reader.read(), 5) == b""
+                    assert await asyncio.wait_for(reader.read(), 60) == b""
                 writer.close()
             await eventually(lambda: made.tunnel.last_end)
             assert made.tunnel.last_end == "Nothing listens on port 9 of pod p."
@@ -137,9 +137,9 @@ async def test_closing_ends_open_connections() -> None:
         async with tunnel(server) as made:
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             writer.write(b"x")
-            assert await asyncio.wait_for(reader.readexactly(1), 5) == b"X"
+            assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
         with suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
 
@@ -157,7 +157,7 @@ async def test_a_connection_that_breaks_says_so() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             assert await reader.readexactly(4) == b"some"
             writer.write(b"more")
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
             await eventually(lambda: made.tunnel.last_end)
             assert made.tunnel.last_end.startswith("The connection to port 2222 of pod p broke off: ")
@@ -170,14 +170,14 @@ async def test_an_api_server_that_restarts() -> None:
             await server.stop()
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             with suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
             await eventually(lambda: made.tunnel.state == "lost")
             assert "nothing answers there (connection refused)" in made.tunnel.words
             await server.start()
             reader, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
             writer.write(b"back")
-            assert await asyncio.wait_for(reader.readexactly(4), 5) == b"BACK"
+            assert await asyncio.wait_for(reader.readexactly(4), 60) == b"BACK"
             assert made.tunnel.state == "ready"
             writer.close()
 
@@ -253,8 +253,8 @@ async def test_a_slow_pod_holds_the_writer_back() -> None:
             assert pipe is not None
             assert pipe._socket._transport.get_write_buffer_size() <= 2 * websocket.WAITING + (1 << 18)
             reads.set()
-            await asyncio.wait_for(writing, 10)
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            await asyncio.wait_for(writing, 60)
+            assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
     assert got == size
 
@@ -271,7 +271,7 @@ async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
         server.handlers[FORWARD] = streaming(behave)
         async with Reach(server.login()).dial(P, 2222) as pipe:
             with pytest.raises(Unreachable, match="the API server no longer answers on it"):
-                await asyncio.wait_for(pipe.receive(), 5)
+                await asyncio.wait_for(pipe.receive(), 60)
         silent.set()
 
 
@@ -298,7 +298,7 @@ async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(mon
             writer.write(b"hello")
             await eventually(lambda: made.tunnel.listeners[0].sent == 5)
             now[0] += 3600
-            await asyncio.wait_for(pinged.wait(), 5)
+            await asyncio.wait_for(pinged.wait(), 60)
             assert await reader.readexactly(4) == b"here"
             writer.close()
         finally:
@@ -318,11 +318,11 @@ async def test_the_pod_of_the_next_connection_is_the_one_there_is_then() -> None
             await eventually(lambda: made.tunnel.state == "waiting")
             assert made.tunnel.words == "pod p is waited for: it is pending."
             server.refuse[POD] = pod("second")
-            assert await asyncio.wait_for(reader.readexactly(1), 5) == b"X"
+            assert await asyncio.wait_for(reader.readexactly(1), 60) == b"X"
             writer.close()
             assert (made.tunnel.state, made.tunnel.reconnections) == ("ready", 1)
             server.refuse[POD] = pod("second", "Failed")
             _, writer = await asyncio.open_connection("127.0.0.1", local_of(made))
-            await asyncio.wait_for(made.ended.wait(), 5)
+            await asyncio.wait_for(made.ended.wait(), 60)
             writer.close()
             assert told[-1].words == "Pod p has ended (failed)."

@@ -98,7 +98,7 @@ async def test_keys_size_output_and_exit_code(tmp_path: Path) -> None:
             await eventually(lambda: command.sizes[-1] == {"Width": 20, "Height": 5})
             os.write(keys, b"\x04")
             await eventually(lambda: b"left with 7" in shown)
-            assert await asyncio.wait_for(process.wait(), 5) == 0
+            assert await asyncio.wait_for(process.wait(), 60) == 0
             assert termios.tcgetattr(keys)[3] & termios.ICANON
         assert bytes(got) == b"ls\r\x03\x04"
         assert (command.parameter("tty"), command.parameter("stderr")) == (["true"], [])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def ended(gke: Gke, operation: GkeOperation) -> GkeOperation:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not operation.over:
             await asyncio.sleep(0.02)
             operation = await gke.operation(operation.project, operation.location, operation.name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.practice.objects.resources import Resource
     from console.preflight.wish import Wish
 
-DEADLINE = 15.0
+DEADLINE = 60.0
 NCCL = "nccl-all-reduce"
 
 

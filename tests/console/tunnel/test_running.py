@@ -43,7 +43,7 @@ def serving(server: ApiServer) -> None:
 async def carried(port: int) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"hello")
-    got = await asyncio.wait_for(reader.readexactly(5), 5)
+    got = await asyncio.wait_for(reader.readexactly(5), 60)
     writer.close()
     return got
 

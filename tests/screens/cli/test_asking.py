@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LIMIT = 10
+LIMIT = 60
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = "llama-70b"
-LIMIT = 20
+LIMIT = 60
 SPEED = 1.0
 
 

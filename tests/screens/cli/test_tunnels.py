@@ -44,7 +44,7 @@ async def test_standard_input_and_output_lead_to_the_port(tmp_path: Path) -> Non
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"hello")
-        assert await asyncio.wait_for(process.stdout.readexactly(5), 10) == b"HELLO"
+        assert await asyncio.wait_for(process.stdout.readexactly(5), 60) == b"HELLO"
         process.stdin.write(b"bye")
         assert await process.communicate() == (b"BYE", b"")
         assert process.returncode == 0
@@ -82,7 +82,7 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
         kubeconfig = str(server.kubeconfig(tmp_path))
         process = await a4("forward", "pod/p", ":2222", "--save", "mine", "--kubeconfig", kubeconfig)
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
         port = int(line.removeprefix("127.0.0.1:").split(" ")[0])
         assert line == f"127.0.0.1:{port} leads to port 2222 of pod p (pod p).\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
