@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.gke import Gke
     from console.google.reach import Reach
     from console.models.gke import GkeCluster, Project
+    from console.models.node_pools import PoolsPicture
     from console.watched import WatchedCluster
 
 PRACTICE_PATH = "/practice/google"
@@ -44,6 +45,8 @@ class Cloud:
         self._reaches: dict[str, Reach] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
+        self.pools_seen: dict[str, PoolsPicture] = {}
+        """By context: what was last seen of the pools of its cluster."""
 
     async def close(self) -> None:
         """End all connections to Google."""

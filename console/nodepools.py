@@ -58,7 +58,14 @@ class NodePools:
         now = time.time()
         pools = join(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
-        return PoolsPicture(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
+        picture = PoolsPicture(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
+        self._cloud.pools_seen[self._watched.context] = picture
+        return picture
+
+    @property
+    def seen(self) -> PoolsPicture | None:
+        """What the last look at the pools of this cluster found; None: nobody has looked."""
+        return self._cloud.pools_seen.get(self._watched.context)
 
     async def _operations(self, gke: Gke, cluster: GkeCluster, unread: dict[str, str]) -> tuple[GkeOperation, ...]:
         try:

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on
+from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.models.google_pools import with_google
+from console.models.node_pools import PoolsPicture
 from console.models.pools import Pool, pools
 from console.models.ranks import ranks
 from screens.base import LiveScreen
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from console.models.fleet import Fleet
     from console.models.places import Holder, Host
+    from console.session import Session
 
 
 class PoolTable(ResourceTable[Pool]):
@@ -72,7 +75,9 @@ class FleetScreen(LiveScreen):
     KINDS = ("nodes", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
-    ]
+        Binding("a", "google", "All pools", id="fleet.google",
+                tooltip="Also the pools without a machine now, and what Google does to each: asks Google"),
+    ]  # fmt: skip
     table = getters.query_one(PoolTable)
     map = getters.query_one(FloorMap)
     key = getters.query_one(FloorKey)
@@ -85,7 +90,12 @@ class FleetScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """Pools of that picture."""
-        found = pools(fleet)
+        if self._google is None and self.app.connected and self.session.node_pools.seen is not None:
+            self._google = self.session.node_pools.seen  # another screen has asked already: nothing new is loaded
+            self.action_google()
+        if self._google is not None and self.app.connected:
+            self._google = self.session.node_pools.again(self._google)
+        found = with_google(pools(fleet), self._google)
         self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.gpus_total]
@@ -94,6 +104,51 @@ class FleetScreen(LiveScreen):
             held.update(dict(pool.floor.holders))
         self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
         self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
+
+    _google: PoolsPicture | None = None
+    _asking = False
+    _offered = False
+    """Whether the key that asks was shown last time."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Google is asked where the nodes are of pools, and is not being asked."""
+        if action == "google":
+            return self._can_ask()
+        return super().check_action(action, parameters)
+
+    def _can_ask(self) -> bool:
+        known = self._google is not None or self._asking
+        return not known and any(node.pool for node in self.app.fleet.nodes.values())
+
+    def action_google(self) -> None:
+        """Ask Google for all pools, from now on."""
+        if self.app.connected:
+            self._asking = self._google is None
+            self._show_key()
+            self._follow(self.session)
+
+    def on_screen_suspend(self) -> None:
+        """Nobody looks: ask nothing."""
+        self._asking = False
+        self.workers.cancel_group(self, "google")
+
+    def on_screen_resume(self) -> None:
+        """Somebody looks, again."""
+        super().on_screen_resume()
+        if self.is_mounted and self._google is not None:
+            self.action_google()
+
+    @work(group="google", exclusive=True)
+    async def _follow(self, session: Session) -> None:
+        async for told in session.node_pools.follow():
+            self._asking = False
+            if isinstance(told, PoolsPicture):
+                self._google = told
+                self.show_fleet(self.app.fleet)
+            elif self._google is None:
+                self._show_key()
+                self.notify(str(told), title="Google's pools are not known", severity="error", markup=False)
+                return
 
     _floors: Sequence[Pool] = ()
     _holders: Sequence[tuple[Holder, int]] = ()
@@ -107,6 +162,9 @@ class FleetScreen(LiveScreen):
 
     @on(FloorMap.Moved)
     def _show_key(self) -> None:
+        if self._can_ask() is not self._offered:
+            self._offered = self._can_ask()
+            self.refresh_bindings()
         jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph)
         self.key.lines = (tuple(jobs), tuple(self._about()))
 
@@ -115,7 +173,10 @@ class FleetScreen(LiveScreen):
         if host is not None and self.map.has_focus:
             return self._about_host(host)
         marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"))
-        runs = [Run("colour = job   · free   ", "dim")]
+        runs = [Run("◐ asking Google for all pools …   ", "waits")] if self._asking else []
+        if self._can_ask():
+            runs = [Run("a: also pools without machines   ", "dim")]
+        runs.append(Run("colour = job   · free   ", "dim"))
         for glyph, ink, word in marks:
             runs += [Run(glyph, ink), Run(f" {word}   ", "dim")]
         return [*runs, Run("tab: to the floor", "dim")]

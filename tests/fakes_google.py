@@ -27,6 +27,8 @@ class FakeNodePools:
         self._session = session
         self._real = NodePools(cast("Any", session), cast("Any", None))
 
+    seen: PoolsPicture | None = None
+
     async def look(self) -> PoolsPicture:
         return cast("PoolsPicture", self._session._did("pools", default=NONE))
 

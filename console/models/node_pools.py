@@ -26,6 +26,8 @@ _WORDS = {
     "UPGRADE_MASTER": "the control plane is being upgraded",
     "REPAIR_CLUSTER": "the control plane is being repaired",
 }
+_STATES = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}
+"""What a pool's own state says where no operation tells more."""
 _NODES = {
     "UPGRADE_NODES": "being upgraded",
     "AUTO_UPGRADE_NODES": "being upgraded",
@@ -77,6 +79,8 @@ class PoolFacts:
         """What there is to say of it, the most urgent first; nothing if all is well."""
         said = [self.pool.message.strip().rstrip(".")] if self.pool.status in BROKEN and self.pool.message else []
         said += [operation_words(each, self.nodes) for each in self.operations]
+        if not said and self.pool.status in _STATES:
+            said.append(_STATES[self.pool.status])
         repaired = any("REPAIR" in each.kind for each in self.operations)
         if self.repairing and not repaired:
             said.append(f"{self.repairing} of {_nodes(self.nodes)} {_is(self.repairing)} being repaired")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from console.models.fleet import Fleet
     from console.models.node import Node
+    from console.models.node_pools import PoolFacts
 
 NO_POOL = "no pool"
 """Name of the group of nodes that have neither a pool label nor a machine type."""
@@ -49,6 +50,10 @@ class Pool:
     """Node and what is wrong with it, one entry per fault."""
     maintenance: tuple[Maintenance, ...] = ()
     floor: Floor = field(default_factory=lambda: Floor(""))
+    facts: PoolFacts | None = None
+    """What Google says of it; None: it was not asked."""
+    requests: int = 0
+    """Requests to DWS that wait for machines of such a pool."""
 
     @property
     def machine_type(self) -> str:
@@ -57,8 +62,8 @@ class Pool:
 
     @property
     def nodes_total(self) -> int:
-        """Nodes that exist now."""
-        return len(self.nodes)
+        """Nodes that exist now; those that Google brings count too."""
+        return max(len(self.nodes), (self.facts.target or 0) if self.facts else 0)
 
     @property
     def gpus_total(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from screens.wording import BAD, CARE, OK, WAITS, Run, count, duration, sentence
+from screens.wording import BAD, CARE, IDLE, OK, WAITS, Run, count, duration, sentence
 
 if TYPE_CHECKING:
     from console.models.nccl_kept import NodeBandwidth
@@ -58,7 +58,34 @@ def pool_state(pool: Pool, now: float) -> list[Run]:
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
         runs += [Run(f"‖ {cordoned} cordoned  ", "waits")]
+    runs += _google(pool)
     return runs or [OK, Run(" ready", "dim")]
+
+
+def _google(pool: Pool) -> list[Run]:
+    """What Google says of a pool, where it was asked: all of it where there is no node to tell more."""
+    facts = pool.facts
+    if facts is None:
+        return []
+    glyph = {"ok": IDLE, "busy": WAITS, "bad": BAD}[facts.state]
+    ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
+    said = [sentence(text).rstrip(".") for text in facts.sentences]
+    if not pool.nodes and not said:
+        said = [_empty(pool)]
+    return [glyph, Run(f" {'; '.join(said)}  ", ink)] if said else []
+
+
+def _empty(pool: Pool) -> str:
+    """Why a pool that is well has no machine."""
+    assert pool.facts is not None
+    google = pool.facts.pool
+    if pool.requests:
+        return f"no machine yet: {count(pool.requests, 'request')} to DWS {'waits' if pool.requests == 1 else 'wait'}"
+    if google.queued or google.flex_start:
+        return "no machine: they come from DWS when a job asks"
+    if google.autoscaling:
+        return f"no machine: up to {google.most} come when a job asks"
+    return "no machine"
 
 
 def _in_maintenance(pool: Pool) -> set[str]:

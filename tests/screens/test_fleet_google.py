@@ -1,0 +1,88 @@
+"""Pools without a machine on the Fleet screen: a key asks Google, or another screen has asked already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.errors import NotLoggedIn
+from console.models.google_pools import with_google
+from console.models.node import Provisioning
+from console.models.pools import pools
+from screens.pool import PoolScreen
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.test_pool import FLEX, POOL, facts, node, picture
+
+if TYPE_CHECKING:
+    from console.models.node_pools import PoolsPicture
+
+ZERO = replace(POOL, name="a4-zero", reservation="", least=0, most=4)
+BROKEN = replace(POOL, name="a4-broken", status="ERROR", message="No capacity in the zone.", reservation="")
+MADE = replace(POOL, name="a4-new", status="PROVISIONING", autoscaling=False)
+
+
+def told() -> PoolsPicture:
+    none = {"nodes": 0, "ready": 0}
+    return picture(
+        facts(),
+        replace(facts(FLEX, target=0, operations=()), **none),  # type: ignore[arg-type]
+        replace(facts(ZERO, target=0, operations=()), **none),  # type: ignore[arg-type]
+        replace(facts(BROKEN, target=2, operations=()), **none),  # type: ignore[arg-type]
+        replace(facts(MADE, target=None, operations=()), **none),  # type: ignore[arg-type]
+    )
+
+
+def session() -> FakeSession:
+    made = FakeSession(fleet_of(node(0), node(1), node(2)))
+    made.answers["pools"] = told()
+    return made
+
+
+async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> None:
+    async with console(session(), size=(150, 30)) as (app, pilot, fake):
+        await until(pilot, lambda: "a: also pools without machines" in screen_text(app))
+        assert "a4-flex" not in screen_text(app)
+        assert "pools" not in [name for name, *_ in fake.calls]
+        await pilot.press("a")
+        await until(pilot, lambda: "a4-flex" in screen_text(app))
+        text = screen_text(app)
+        for words in ("no machine yet: 1 request to DWS waits", "no machine: up to 4 come when a job asks",
+                      "No capacity in the zone", "is being created", "0/2"):  # fmt: skip
+            assert words in text
+        assert "All pools" not in text.splitlines()[-1]
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+
+
+async def test_what_another_screen_has_asked_is_shown_at_once() -> None:
+    made = session()
+    made.node_pools.seen = told()
+    async with console(made, size=(150, 30)) as (app, pilot, _):
+        await until(pilot, lambda: "a4-zero" in screen_text(app))
+
+
+async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None:
+    made = session()
+    made.answers["pools"] = NotLoggedIn("There are no Google credentials.", "Log in with `gcloud auth`.")
+    async with console(made, size=(150, 30)) as (app, pilot, _):
+        await until(pilot, lambda: "a: also pools without machines" in screen_text(app))
+        await pilot.press("a")
+        await until(pilot, lambda: "Log in with `gcloud auth`." in toasts(app))
+        assert "a: also pools without machines" in screen_text(app)
+        assert "a4-pool" in screen_text(app)
+
+
+async def test_nodes_of_no_pool_have_nothing_to_ask_google() -> None:
+    async with console(FakeSession(fleet_of(node(0, pool="")))) as (app, pilot, _):
+        await pilot.pause()
+        assert "without machines" not in screen_text(app)
+
+
+def test_the_lists_become_one() -> None:
+    found = with_google(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), told())
+    assert [each.name for each in found] == ["a4-pool", "e2", "a4-broken", "a4-flex", "a4-new", "a4-zero"]
+    assert [each.nodes_total for each in found] == [3, 1, 2, 0, 0, 0]
+    assert found[3].provisioning is Provisioning.QUEUED
+    assert found[1].facts is None
+    assert with_google(found, None) == found
