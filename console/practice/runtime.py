@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
 
 
@@ -19,25 +20,27 @@ class ContainerLog(Protocol):
         """Return when there are more than ``after`` lines, or the log has ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stdio:
+    """What a command reads and writes."""
+
+    write: Callable[[int, bytes], Awaitable[None]]
+    """Takes what it prints: to channel 1, errors to channel 2."""
+    stdin: asyncio.StreamReader | None = None
+    tty: bool = False
+    """Whether it runs on a terminal: then there is one channel, and it is typed to."""
+    sizes: asyncio.Queue[tuple[int, int]] = field(default_factory=asyncio.Queue)
+    """Columns and rows of the terminal, whenever they change."""
+
+
 class Runtime(Protocol):
     """The kubelets, as the API server reaches them."""
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
         """Return what a container printed, or its previous run; ApiError when there is none."""
 
-    async def exec(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        argv: list[str],
-        *,
-        tty: bool,
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-        resize: asyncio.Queue[tuple[int, int]],
-    ) -> int:
-        """Run a command and return its exit code; it writes to channel 1 or 2 (errors), resize is (cols, rows)."""
+    async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
+        """Run a command and return its exit code."""
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a byte stream to a port of a pod."""

@@ -19,10 +19,11 @@ from console.practice.objects.refusal import bad_request
 from console.practice.objects.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from console.practice.api.authn import Account
+    from console.practice.runtime import Stdio
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -67,23 +68,13 @@ class TinyRuntime:
             raise bad_request(f'previous terminated container "{container}" in pod "{pod}" not found')
         return self.output
 
-    async def exec(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        argv: list[str],
-        *,
-        tty: bool,
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-        resize: asyncio.Queue[tuple[int, int]],
-    ) -> int:
-        if argv[0] == "cat" and stdin is not None:
-            while data := await stdin.read(1024):
+    async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
+        write = stdio.write
+        if argv[0] == "cat" and stdio.stdin is not None:
+            while data := await stdio.stdin.read(1024):
                 await write(1, data)
         elif argv[0] == "size":
-            await write(1, repr(await resize.get()).encode())
+            await write(1, repr(await stdio.sizes.get()).encode())
         elif argv[0] == "exit":
             await write(2, b"going")
             return int(argv[1])

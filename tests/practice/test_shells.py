@@ -14,13 +14,14 @@ import pytest
 from console.practice.cluster import PracticeCluster
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import PODS
+from console.practice.runtime import Stdio
 from tests.practice.world import container
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ async def run(
     resize: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
     if sizes:
         resize.put_nowait((sizes, 33))
-    call = cluster.runtime.exec("default", "a", "main", list(argv), tty=tty, stdin=stdin, write=write, resize=resize)
+    call = cluster.runtime.exec("default", "a", "main", list(argv), Stdio(write, stdin, tty, resize))
     code = await asyncio.wait_for(call, LIMIT)
     return code, said[1], said[2]
 
@@ -206,11 +207,8 @@ async def test_a_command_ends_with_its_container(cluster: PracticeCluster) -> No
         begun.set()
 
     running = asyncio.create_task(
-        cluster.runtime.exec(
-            "default", "a", "main", ["sh", "-c", "echo begun; sleep 60"], tty=False, stdin=None, write=write,
-            resize=asyncio.Queue(),
-        )
-    )  # fmt: skip
+        cluster.runtime.exec("default", "a", "main", ["sh", "-c", "echo begun; sleep 60"], Stdio(write))
+    )
     await asyncio.wait_for(begun.wait(), LIMIT)
     cluster.storage.delete(PODS, "default", "a", grace_seconds=0)
     assert await asyncio.wait_for(running, LIMIT) in (129, 137)

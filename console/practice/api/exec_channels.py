@@ -12,6 +12,7 @@ from aiohttp import WSMsgType
 
 from console.practice.api.serving import flag
 from console.practice.objects.refusal import ApiError, Object
+from console.practice.runtime import Stdio
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -20,8 +21,7 @@ EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 
-Write = Callable[[int, bytes], Awaitable[None]]
-Run = Callable[[Write, asyncio.StreamReader | None], Awaitable[int]]
+Run = Callable[[Stdio], Awaitable[int]]
 
 
 class _Size(msgspec.Struct):
@@ -42,7 +42,7 @@ class ExecSession:
     async def run(self, command: Run) -> None:
         """Run it to its end, or until the client leaves; then say how it ended."""
         await self._send(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
-        running = asyncio.ensure_future(command(self._write, self._stdin))
+        running = asyncio.ensure_future(command(Stdio(self._write, self._stdin, self.tty, self.sizes)))
         listening = asyncio.ensure_future(self._listen())
         try:
             await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.practice.api import pod_log
 from console.practice.api.authn import Account, check_access
-from console.practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession, Write
+from console.practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
 from console.practice.api.pod_proxy import proxied
 from console.practice.api.port_forward import FORWARD_PROTOCOLS, forward
 from console.practice.objects.refusal import ApiError, Object, bad_request
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from console.practice.api.serving import Target
     from console.practice.objects.history import Event
     from console.practice.objects.storage import Storage
-    from console.practice.runtime import Runtime
+    from console.practice.runtime import Runtime, Stdio
 
 
 class Streams:
@@ -81,18 +81,7 @@ class Streams:
         socket = await self._upgrade(request, EXEC_PROTOCOLS)
         session = ExecSession(socket, query)
         try:
-            await session.run(
-                lambda write, stdin: self._runtime.exec(
-                    target.namespace,
-                    target.name,
-                    container,
-                    argv,
-                    tty=session.tty,
-                    stdin=stdin,
-                    write=write,
-                    resize=session.sizes,
-                )
-            )
+            await session.run(lambda stdio: self._runtime.exec(target.namespace, target.name, container, argv, stdio))
         finally:
             await self._finish(socket)
         return socket
@@ -104,9 +93,9 @@ class Streams:
         log = self._runtime.log(target.namespace, target.name, container, False)
         socket = await self._upgrade(request, EXEC_PROTOCOLS)
 
-        async def show(write: Write, stdin: asyncio.StreamReader | None) -> int:
+        async def show(stdio: Stdio) -> int:
             async for chunk in pod_log.chunks(log, pod_log.LogOptions.from_now_on()):
-                await write(1, chunk)
+                await stdio.write(1, chunk)
             return 0
 
         try:

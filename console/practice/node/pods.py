@@ -9,11 +9,11 @@ from console.practice.node.shell import Shells
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from console.practice.controllers.kubelet import Kubelets
     from console.practice.node.logs import Log
+    from console.practice.runtime import Stdio
 
 
 class PodRuntime:
@@ -28,21 +28,10 @@ class PodRuntime:
         """Return what a container printed, or its previous run; ApiError when there is none."""
         return self._kubelets.log(namespace, pod, container, previous)
 
-    async def exec(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        argv: list[str],
-        *,
-        tty: bool,
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-        resize: asyncio.Queue[tuple[int, int]],
-    ) -> int:
+    async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
         """Run a command on this machine, in the pod's own folder, and return its exit code."""
         place = self._shells.place(namespace, pod, container)
-        return await self._shells.run(place, argv, tty=tty, stdin=stdin, write=write, resize=resize)
+        return await self._shells.run(place, argv, stdio)
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a byte stream to a port of a pod."""

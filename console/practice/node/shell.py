@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.practice.controllers.kubelet import Kubelets
+    from console.practice.runtime import Stdio
 
 _NOT_FOUND = 127
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -81,20 +82,12 @@ class Shells:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
         return found
 
-    async def run(
-        self,
-        place: ShellPlace,
-        argv: list[str],
-        *,
-        tty: bool,
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-        resize: asyncio.Queue[tuple[int, int]],
-    ) -> int:
+    async def run(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         """Run a command until it ends, or the caller is cancelled; 127 when there is no such command."""
         found = shutil.which(argv[0], path=place.env["PATH"]) if argv else None
         if found is None:
-            await write(2, f"practice cluster: {argv[0] if argv else 'nothing'}: not found on this machine\n".encode())
+            missing = argv[0] if argv else "nothing"
+            await stdio.write(2, f"practice cluster: {missing}: not found on this machine\n".encode())
             return _NOT_FOUND
         begun: set[asyncio.subprocess.Process] = set()
         place = replace(place, begun=begun)
@@ -105,9 +98,8 @@ class Shells:
 
         place.guests.add(end)
         try:
-            if tty:
-                return await self._with_terminal(place, [found, *argv[1:]], stdin, write, resize)
-            return await self._with_pipes(place, [found, *argv[1:]], stdin, write)
+            run = self._with_terminal if stdio.tty else self._with_pipes
+            return await run(place, [found, *argv[1:]], stdio)
         finally:
             place.guests.discard(end)
 
@@ -136,13 +128,8 @@ class Shells:
         place.begun.add(process)
         return process
 
-    async def _with_pipes(
-        self,
-        place: ShellPlace,
-        argv: list[str],
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-    ) -> int:
+    async def _with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+        stdin, write = stdio.stdin, stdio.write
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         process = await self._start(place, argv, stdin=pipe if stdin else nothing, stdout=pipe, stderr=pipe)
         feeding = asyncio.ensure_future(_feed(process, stdin)) if stdin is not None else None
@@ -152,14 +139,7 @@ class Shells:
         finally:
             await self._finish(process, feeding)
 
-    async def _with_terminal(
-        self,
-        place: ShellPlace,
-        argv: list[str],
-        stdin: asyncio.StreamReader | None,
-        write: Callable[[int, bytes], Awaitable[None]],
-        resize: asyncio.Queue[tuple[int, int]],
-    ) -> int:
+    async def _with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         master, slave = pty.openpty()
         _set_size(master, 80, 24)
         process = await asyncio.create_subprocess_exec(
@@ -170,12 +150,12 @@ class Shells:
         place.begun.add(process)
         os.close(slave)
         if _is_shell(argv):
-            await write(1, place.notice.encode() + b"\r\n")
-        pipes = [asyncio.ensure_future(_resize(master, resize))]
-        if stdin is not None:
-            pipes.append(asyncio.ensure_future(_type(master, stdin)))
+            await stdio.write(1, place.notice.encode() + b"\r\n")
+        pipes = [asyncio.ensure_future(_resize(master, stdio.sizes))]
+        if stdio.stdin is not None:
+            pipes.append(asyncio.ensure_future(_type(master, stdio.stdin)))
         try:
-            await _show(master, write)
+            await _show(master, stdio.write)
             return _code(await process.wait())
         finally:
             await self._finish(process, *pipes)

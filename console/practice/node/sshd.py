@@ -18,6 +18,7 @@ from paramiko.common import (
 )
 
 from console.practice.node.sftp import PodFiles, Sftp
+from console.practice.runtime import Stdio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ class SshServer(paramiko.ServerInterface):
             with contextlib.suppress(OSError):  # the client has gone
                 await asyncio.to_thread(send, data)
 
-        code = await self._shells.run(self._place, argv, tty=tty, stdin=stdin, write=write, resize=sizes)
+        code = await self._shells.run(self._place, argv, Stdio(write, stdin, tty, sizes))
         with contextlib.suppress(OSError, EOFError):  # likewise
             channel.send_exit_status(code)
         channel.close()
