@@ -211,8 +211,10 @@ class Alarms:
 
         pulse = Pulse()
         tasks = [asyncio.create_task(self._hear(job, log, pulse)), asyncio.create_task(self._ask_gpus(job))]
+        drawn: dict[int, str] = {}
         try:
             while True:
+                drawn = self._see(job, log, pulse, drawn)
                 fleet = self._cluster.fleet
                 jobset = fleet.jobsets.get(job.key)
                 behind = {rank: pulse.behind(rank) for rank, told in job.advances.items() if told >= TELLS_STEPS}
@@ -232,6 +234,16 @@ class Alarms:
 
     def _pass_line(self) -> float:
         return self.thresholds.busbw or self._measures().pass_line
+
+    @staticmethod
+    def _see(job: WatchedJob, log: JobLog, pulse: Pulse, before: dict[int, str]) -> dict[int, str]:
+        """Progress bars that are drawn on are signs of life too; those that there are now."""
+        now, drawn = time.time(), log.drawn()
+        for rank, bar in drawn.items():
+            if bar != before.get(rank):
+                job.watch.hear(now, bar)
+                pulse.add(rank, now, bar)
+        return drawn
 
     async def _hear(self, job: WatchedJob, log: JobLog, pulse: Pulse) -> None:
         """All lines: when they come, and what they tell."""

@@ -126,9 +126,13 @@ class Listening:
         since = self._heard.get(rank, 0.0)
         container = pod.main.name if pod.main else ""
         try:
-            async with aclosing(self._open(pod).batches()) as batches:
+            stream = self._open(pod)
+            async with aclosing(stream.batches()) as batches:
                 async for batch in batches:
                     self.refused = ""
+                    if not batch:  # a progress bar was drawn on
+                        self.watch.hear(time.time(), stream.open.decode(errors="replace"))
+                        continue
                     lines = [
                         RankLine(rank, moment, text_of(raw).decode(errors="replace"), pod.attempt, pod.name, container)
                         for moment, raw in batch

@@ -30,6 +30,7 @@ class Log:
 
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster, self._pod = cluster, pod
+        self.open = b""
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         cluster, name = self._cluster, self._pod.name
@@ -37,7 +38,10 @@ class Log:
             raise NotAllowed("pods/log is forbidden.")
         cluster.open.append(name)
         try:
-            yield [(time.time(), line.encode()) for line in cluster.lines.get(name, [])]
+            if lines := cluster.lines.get(name):
+                yield [(time.time(), line.encode()) for line in lines]
+            for self.open in cluster.bars:
+                yield []
             await asyncio.Event().wait()
         finally:
             cluster.open.remove(name)
@@ -51,6 +55,7 @@ class Cluster:
         self.open: list[str] = []
         self.refused: set[str] = set()
         self.lines: dict[str, list[str]] = {}
+        self.bars: list[bytes] = []
         self.show()
 
     def show(self) -> None:
@@ -96,6 +101,17 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     assert job.watch.quiet == "neither rank 0 nor rank 1 has"
     await patrol.close()
     assert cluster.open == []
+
+
+@pytest.mark.parametrize("bars", [[], [b" 10%|# | 1/9"]])
+async def test_a_bar_that_is_drawn_is_a_sign_of_life(bars: list[bytes]) -> None:
+    cluster = Cluster("a")
+    cluster.bars = bars
+    patrol = cluster.patrol()
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    assert job.watch.heard_any == bool(bars)
+    await patrol.close()
 
 
 async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
