@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import ssl
 
-from console.errors import TRY_AGAIN
+from console.errors import TRY_AGAIN, Unreachable
 
 _WORDS = {
     errno.ECONNREFUSED: "nothing answers there (connection refused)",
@@ -53,3 +53,8 @@ def why(error: BaseException) -> tuple[str, str]:
     if isinstance(error, OSError):
         return system(error), CHECK if isinstance(error, ConnectionRefusedError) else TRY_AGAIN
     return str(error).strip() or type(error).__name__, TRY_AGAIN
+
+
+def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:
+    """The error that says so, whichever way the server was asked."""
+    return Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {reason}.", hint)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from console.cluster.causes import CHECK, certificate, system
-from console.errors import TRY_AGAIN, BadKubeconfig, Unreachable
+from console.cluster.causes import CHECK, certificate, system, unreachable
+from console.errors import TRY_AGAIN, BadKubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,5 +39,4 @@ def told(server: str, doing: str) -> Iterator[None]:
     except aiohttp.InvalidURL as error:
         raise BadKubeconfig(f"The kubeconfig's server address {server} is no URL.", "Correct it.") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        why, hint = cause(error)
-        raise Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {why}.", hint) from error
+        raise unreachable(server, doing, *cause(error)) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from console.cluster.causes import why
+from console.cluster.causes import unreachable, why
 from console.cluster.websocket import WebSocket
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 
@@ -116,7 +116,7 @@ def _status(line: str) -> int:
 
 
 @contextmanager
-def told(server: str, doing: str) -> Iterator[None]:
+def _told(server: str, doing: str) -> Iterator[None]:
     """Turn what a connection raises into Unreachable, in words."""
     try:
         yield
@@ -125,14 +125,13 @@ def told(server: str, doing: str) -> Iterator[None]:
     except asyncio.LimitOverrunError as error:
         raise Unreachable(f"Could not {doing}: what answers at {server} is no API server.") from error
     except (OSError, TimeoutError) as error:
-        reason, hint = why(error)
-        raise Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {reason}.", hint) from error
+        raise unreachable(server, doing, *why(error)) from error
 
 
 @asynccontextmanager
 async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
     """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
-    with told(login.server, doing):
+    with _told(login.server, doing):
         async with asyncio.timeout(CONNECT):
             wire = await _connect(login)
         try:
