@@ -1,0 +1,193 @@
+"""The X-ray of a job whose rank hangs, its flame graph, and its GPUs from a DCGM exporter.
+
+In the practice cluster the recipe hangs by itself; in the lab the same stand-ins are put beside each pod, and what is
+run in it goes through the API server and its kubelet as anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.models.whereabouts import Doing
+from console.practice.node.innards import variables, write_innards
+from console.practice.node.standins import write_standins
+from console.practice.programs.mishaps import HUNG
+from console.practice.programs.script import Place, Room
+from console.practice.scene.jobs import Job, build_jobset
+from console.session import Session
+from console.settings import Settings
+from tests.contract.client import MERGE_PATCH
+from tests.contract.cluster import CORE, JOBSETS, eventually
+from tests.contract.space import BLOCK, container
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from console.models.hang import HangReport
+    from tests.contract.client import Object
+    from tests.contract.cluster import Cluster
+    from tests.contract.space import Space
+
+NODES, STUCK = 2, 1
+EXECS = "/apis/kwok.x-k8s.io/v1alpha1"
+METRICS = "".join(
+    f'{name}{{gpu="{gpu}",modelName="NVIDIA B200",namespace="NAMESPACE",pod="POD"}} {value}\n'
+    for gpu in range(2)
+    for name, value in (
+        ("DCGM_FI_DEV_GPU_UTIL", 90 + gpu), ("DCGM_FI_DEV_GPU_TEMP", 60), ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", gpu),
+        ("DCGM_FI_DEV_XID_ERRORS", 94 * gpu),
+    )
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One whose path is short and that every user may enter: kubelets run as others."""
+    made = Path(tempfile.mkdtemp(prefix="a4-xray-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+async def hanging(space: Space, folder: Path) -> list[Object]:
+    """A training of two pods in which the second one is stuck in its data loader; its pods."""
+    await space.queue("q", 8 * NODES)
+    job = Job("hung", "ddp-train", 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
+              env={"PRACTICE_FAULT": f"hang:2:{STUCK}", "PRACTICE_PACE": "0.1"})  # fmt: skip
+    assert (await space.api.create(space.path(JOBSETS, "jobsets"), build_jobset(job))).status == 201
+    pods = await space.pods("hung", NODES)
+    if not space.cluster.programs:
+        for number, pod in enumerate(pods):
+            await _furnish(space, folder / str(number), pod, number)
+    return pods
+
+
+async def _furnish(space: Space, folder: Path, pod: Object, number: int) -> None:
+    """Have what is run in that pod find the programs and processes of one that hangs."""
+    given = _put(folder, pod, number)
+    envs = [{"name": name, "value": value} for name, value in given.items()]
+    name = pod["metadata"]["name"]
+    local = {"workDir": str(folder), "envs": envs}
+    body = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Exec", "metadata": {"name": name},
+            "spec": {"execs": [{"local": local}]}}  # fmt: skip
+    assert (await space.api.create(space.path(EXECS, "execs"), body)).status == 201
+
+
+def _put(folder: Path, pod: Object, number: int) -> dict[str, str]:
+    """Write them, and give the environment by which they are found."""
+    folder.mkdir()
+    room = Room()
+    room.post(HUNG, STUCK)
+    env = {"JOB_COMPLETION_INDEX": str(number), "NNODES": str(NODES), "GPUS_PER_NODE": "8", "MASTER_ADDR": "master"}
+    place = Place([], env, pod, room, random.Random(1), lambda: 0.0)
+    write_standins(folder, place)
+    doing = "data" if number == STUCK else "nccl"
+    write_innards(folder, place, doing)
+    (folder / ".bin" / "doing").write_text(doing)
+    (folder / ".bin" / "sick").write_text("")
+    return {**variables(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
+
+
+async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
+    session: Session, space: Space, folder: Path, tmp_path: Path
+) -> None:
+    await hanging(space, folder)
+
+    async def hung() -> HangReport | None:
+        jobset = session.fleet.jobsets.get((space.name, "hung"))
+        if jobset is None or sum(pod.phase == "Running" for pod in session.fleet.pods.values()) < NODES:
+            return None
+        report = await session.xray.job(space.name, "hung")
+        return report if report.suspects else None
+
+    report = await eventually(hung, "somebody is found to hang", limit=60)
+    assert report is not None
+    (suspect,) = report.suspects
+    assert (suspect.doing, suspect.ranks) == (Doing.DATA, (8 * STUCK + 1,))
+    assert report.short == "Rank 9 is in the data loader while 15 others wait in all_reduce."
+    assert [pod.pod_rank for pod in report.pods if pod.reached] == [0, 1]
+    assert {len(pod.rdma) for pod in report.pods} == {8}
+    assert report.ras.words.startswith("NCCL says MISMATCH: rank 9 on ")
+    svg = tmp_path / "flame.svg"
+    size = await session.xray.record(space.name, "hung", suspect.members[0], report.pods[STUCK].py_spy, 1, svg)
+    assert svg.stat().st_size == size > 100
+    assert "State:\tS" in await session.xray.facts(space.name, "hung", suspect.members[0], "status")
+
+
+@asynccontextmanager
+async def exporter(text: str) -> AsyncIterator[int]:
+    """An HTTP server of this machine that tells those metrics; its port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+        body = text.encode() if asked == b"/metrics" else b""
+        status = b"200 OK" if body else b"404 Not Found"
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "0.0.0.0", 0)  # the API server asks at the address of the pod
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def own_address() -> str:
+    """This machine's, but not of its loopback: the API server refuses to proxy there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+async def _listen(space: Space, pod: str, port: int) -> None:
+    """Have the port of that pod be the one of this machine."""
+    path = space.path(CORE, "pods", pod)
+    if space.cluster.programs:
+        change: Object = {"metadata": {"annotations": {f"a4-lab/port-{port}": str(port)}}}
+    else:
+        path, address = f"{path}/status", own_address()
+        change = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+    answer = await space.api.send("PATCH", path, change, MERGE_PATCH)
+    assert answer.status == 200, answer.body
+
+
+async def test_gpus_are_read_from_the_exporter_of_their_node(cluster: Cluster, space: Space) -> None:
+    queue = await space.queue("q", 8)
+    await space.jobset("train", queue, 1)
+    (pod,) = await space.pods("train", 1)
+    text = METRICS.replace("NAMESPACE", space.name).replace("POD", pod["metadata"]["name"])
+    async with exporter(text) as port:
+        ports = [{"name": "metrics", "containerPort": port}]
+        spec = {"containers": [{**container("exporter"), "ports": ports}], "nodeName": pod["spec"]["nodeName"],
+                "tolerations": [{"operator": "Exists"}]}  # fmt: skip
+        await space.pod("dcgm-exporter-x7k", **spec)
+        await _listen(space, "dcgm-exporter-x7k", port)
+        looking = Settings(kubeconfig=cluster.kubeconfig, namespace=space.name, read_only=True)
+        opened = await Session.open(looking, kinds=("jobsets", "jobs", "pods", "nodes"))
+        try:
+            await opened.listed()
+            assert opened.gpus.exporter_of(space.name, "train") == "dcgm-exporter-x7k"
+            (rank,) = (await opened.gpus.once(space.name, "train")).ranks
+            assert (rank.source, rank.problem, [gpu.utilization for gpu in rank.gpus]) == ("dcgm", "", [90.0, 91.0])
+            assert rank.gpus[1].faults == ("1 uncorrected ECC errors", "Xid 94")
+        finally:
+            await opened.close()
+        reading = Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name)
+        reader = await Session.open(reading, kinds=("jobsets", "jobs", "pods"))
+        try:
+            await reader.listed()
+            (rank,) = (await reader.gpus.once(space.name, "train", source="dcgm")).ranks
+            assert rank.gpus == ()
+            assert "pods/proxy" in rank.problem or "not allowed" in rank.problem.lower(), rank.problem
+        finally:
+            await reader.close()
