@@ -130,11 +130,7 @@ class BuildScreen(LiveScreen):
                 self.refresh_bindings()
 
     @on(LogView.Saved)
-    def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
-        event.stop()
-        self._save(event)
-
     @work(group="actions")
-    async def _save(self, event: LogView.Saved) -> None:
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
         await save_log(self, event.text, f"build-{self._about[0][:8]}")

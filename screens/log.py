@@ -58,13 +58,9 @@ class LogScreen(LiveScreen):
         self.follow()
 
     @on(LogView.Saved)
-    def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
-        event.stop()
-        self._save(event)
-
     @work(group="actions")
-    async def _save(self, event: LogView.Saved) -> None:
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
         await save_log(self, event.text, "-".join(filter(None, self._about[1:])))
 
     @work(group="log", exclusive=True)

@@ -77,12 +77,9 @@ class ViewApp(App[None]):
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     @on(LogView.Saved)
-    def save(self) -> None:
-        """Ask where to, and write."""
-        self._save()
-
     @work
-    async def _save(self) -> None:
+    async def save(self) -> None:
+        """Ask where to, and write."""
         place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))
         if not place:
             return

@@ -198,13 +198,9 @@ class LogTab(JobTab):
         return f"rank {rank.number}  {rank.name}{where}{attempt}"
 
     @on(LogView.Saved)
-    def save(self, event: LogView.Saved) -> None:
-        """Ask where to, and write."""
-        event.stop()
-        self._save(event)
-
     @work(group="actions")
-    async def _save(self, event: LogView.Saved) -> None:
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
         name = f"{self.key[1]}-rank-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
         await save_log(self.live, event.text, name)
 
