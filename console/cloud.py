@@ -65,7 +65,10 @@ class Cloud:
         return self._watched.connected.target.cluster.practice_folder if self._watched else None
 
     async def reach(self) -> Reach:
-        """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn."""
+        """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn.
+
+        A login that has ended is told of here: gRPC would take it for a service that is away, and try again for long.
+        """
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
@@ -74,7 +77,9 @@ class Cloud:
                     self._reaches[folder] = kind.practice(await self._practice_answer())
                 else:
                     self._reaches[folder] = await kind.real()
-            return self._reaches[folder]
+            reach = self._reaches[folder]
+        await reach.token()
+        return reach
 
     async def _practice_answer(self) -> dict[str, str]:
         import json

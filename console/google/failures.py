@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 """What the HTTP clients put before the words of the service."""
+_NO_LOGIN = "Getting metadata from plugin failed"
+"""What gRPC says where the login could not be renewed for a call."""
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
 
@@ -64,11 +66,15 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
 
     said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")
     text = f"Could not {doing}: {said}."
+    if _NO_LOGIN in said:
+        return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN)
     if isinstance(error, api.Forbidden):
         if service := disabled_service(error):
             enable = f"Enable it: `gcloud services enable {service}`, or in the preflight screen."
             return ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", enable, service=service)
-        return NotAllowed(text, "Ask for a role that allows it.", status=403, reason="Forbidden")
+        unknown = "may not exist" in said
+        hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
+        return NotAllowed(text, hint, status=403, reason="Forbidden")
     kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
         (api.Unauthorized, NotLoggedIn, LOG_IN),
         (api.NotFound, NotFound, "Check the project, the location and the name."),

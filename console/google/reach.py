@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
+RENEWING = 20.0
+"""Seconds that a renewal may take."""
 RENEW_BEFORE = 300.0
 """Seconds before its end at which a token is renewed."""
 
@@ -74,7 +76,12 @@ class Reach:
         """
         if self.credentials is None:
             return self.practice_token, float("inf")
-        return await asyncio.to_thread(_renewed, self.credentials)
+        try:
+            async with asyncio.timeout(RENEWING):
+                return await asyncio.to_thread(_renewed, self.credentials)
+        except TimeoutError as error:
+            words = f"Google did not renew the login within {RENEWING:.0f} s."
+            raise Unreachable(words, "Check the network.") from error
 
     async def close(self) -> None:
         """End all connections."""

@@ -96,6 +96,13 @@ async def test_a_login_that_has_ended(error: type[Exception], kind: type[Excepti
         await reach(Credentials(-10, error("no"))).token()
 
 
+async def test_a_login_that_has_ended_is_told_at_once_not_after_all_tries() -> None:
+    cloud = Cloud()
+    cloud._reaches[""] = reach(Credentials(-10, RefreshError("invalid_grant: Token has been expired or revoked.")))
+    with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
+        await cloud.clusters(["lab"])
+
+
 async def test_secrets_are_not_shown() -> None:
     assert "first" not in repr(Reach(credentials=Credentials(10), practice_token="first"))  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from google.cloud import container_v1 as api
 
-from console.errors import ApiDisabled, Conflict, NotAllowed, NotFound, Refused, Unreachable
+from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.gke import Gke, read_cluster
 from console.google import services
 from console.google.projects import projects
@@ -153,6 +153,9 @@ async def test_a_service_that_is_not_enabled_is_named_and_can_be_enabled() -> No
         (grpc.StatusCode.RESOURCE_EXHAUSTED, Refused, "quota"),
         (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, "role"),
         (grpc.StatusCode.NOT_FOUND, NotFound, "Check the project"),
+        (grpc.StatusCode.UNAUTHENTICATED, NotLoggedIn, "gcloud auth application-default login"),
+        (grpc.StatusCode.INVALID_ARGUMENT, BadInput, "an injected fault"),
+        (grpc.StatusCode.FAILED_PRECONDITION, Conflict, "a4 operations"),
     ],
 )
 async def test_errors_say_what_to_do(code: grpc.StatusCode, kind: type[Exception], words: str) -> None:
@@ -160,6 +163,33 @@ async def test_errors_say_what_to_do(code: grpc.StatusCode, kind: type[Exception
         world.faults.append(Fault("ListClusters", code))
         with pytest.raises(kind, match=words):
             await Gke(reach).clusters_of(PROJECT)
+
+
+async def test_a_login_that_ended_is_no_service_that_is_away() -> None:
+    words = "Getting metadata from plugin failed with error: ('invalid_grant: Token has been expired or revoked.', {})"
+    async with practice_google() as (world, reach):
+        world.faults.append(Fault("SetNodePoolSize", grpc.StatusCode.UNAVAILABLE, words))
+        gke = Gke(reach)
+        with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
+            await gke.resize(await own(gke), "a4-spot", 6)
+
+
+async def test_a_wrong_project_and_a_place_without_clusters() -> None:
+    async with practice_google() as (world, reach):
+        with pytest.raises(NotAllowed, match=r"may not exist.*Check the id of the project"):
+            await Gke(reach).clusters_of("practise")
+        world.projects["empty"] = PracticeProject("empty", "Empty", "77")
+        assert (await Gke(reach).clusters_of("empty")).clusters == ()
+        with pytest.raises(NotFound, match="Check the project, the location and the name"):
+            await Gke(reach).cluster(PROJECT, "asia-east1", CLUSTER)
+
+
+async def test_a_quota_that_is_used_up_is_told_by_the_operation() -> None:
+    async with practice_google() as (world, reach):
+        world.failing["SET_NODE_POOL_SIZE"] = "Quota 'PREEMPTIBLE_NVIDIA_B200_GPUS' exceeded. Limit: 32.0"
+        gke = Gke(reach)
+        done = await ended(gke, await gke.resize(await own(gke), "a4-spot", 6))
+    assert "Quota 'PREEMPTIBLE_NVIDIA_B200_GPUS' exceeded" in done.error
 
 
 async def test_what_passes_is_tried_again() -> None:
