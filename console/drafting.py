@@ -12,13 +12,13 @@ from console import assets
 from console.errors import Conflict, ConsoleError, NotFound
 from console.helm import RECIPE_LABEL, BadValues
 from console.launch import NoSuchQueue
-from console.models.confidential import is_confidential
 from console.models.draft import HIDDEN, Draft, Remark
 from console.models.forecast import Ask, ask_of
 from console.models.helm_line import HelmCommand, HelmParts, helm_command
 from console.models.launch import FieldProblem, LaunchPlan, Manifest, Value, difference
 from console.models.manifests import ObjectDiff, diff_manifests
 from console.models.refusals import field_meant
+from console.models.secrecy import is_confidential
 from console.models.values import look, overlay, put
 from console.parsers.schema import Schema, leaves
 from console.parsers.values_read import Readout, part_at, plain_value, read_values

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput
-from console.models.keeping import without_secrets
+from console.models.confidential import without_secrets
 from console.models.launch import FieldProblem
 from console.models.plain_yaml import NotPlainError, load_plain
 from console.models.values import overlay, put

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from console.models.confidential import is_confidential, looks_confidential
 from console.models.draft import Remark
+from console.models.secrecy import is_confidential, looks_confidential
 from console.parsers import seed_names as names
 from console.parsers.helm_line import spell_way
 from console.parsers.trees import MISSING, lay_over, leaves_of, pop_at, put_at

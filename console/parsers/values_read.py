@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.models.confidential import is_confidential
 from console.models.draft import HIDDEN, Remark
+from console.models.secrecy import is_confidential
 from console.parsers.schema import Schema, leaves
 from console.parsers.values import nearest
 

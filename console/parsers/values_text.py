@@ -97,7 +97,7 @@ def _syntax(text: str, error: Any) -> TextFault:
 
 
 def _may_be_secret(line: str) -> bool:
-    from console.models.confidential import is_confidential, looks_confidential
+    from console.models.secrecy import is_confidential, looks_confidential
 
     return looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
 

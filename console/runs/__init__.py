@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError
 from console.history import History, usual_place
-from console.models.keeping import without_secrets
+from console.models.confidential import without_secrets
 from console.models.link import LinkState
 from console.models.run import Outcome, RunRecord, find_run, is_of, observed
 from console.models.values import merge

@@ -8,8 +8,8 @@ import pytest
 
 from console.launch import Catalogue
 from console.models.condition import Condition
+from console.models.confidential import without_secrets
 from console.models.job import JobSet, ReplicatedJob
-from console.models.keeping import without_secrets
 from console.models.launch import Field, FieldKind
 from console.models.run import (
     Difference,
