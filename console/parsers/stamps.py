@@ -10,6 +10,8 @@ LONGEST = 1 << 20
 """Bytes of one line that are kept; the rest is counted and left out."""
 _SECOND = 19
 """Length of 2026-11-21T07:00:00."""
+_STAMP = 31
+"""Length of 2026-11-21T07:00:00.000000000Z and the space behind it."""
 
 
 class LineCutter:
@@ -131,3 +133,16 @@ def text_of(raw: bytes) -> bytes:
     if is_stamp(raw[:20]):
         raw = raw[raw.find(b" ") + 1 :] if b" " in raw[:48] else b""
     return raw.removesuffix(b"\r")
+
+
+def texts_of(raws: list[bytes]) -> list[bytes]:
+    """The texts of many lines: as `text_of`, faster for timestamps as long as the kubelet makes them."""
+    return [
+        raw[_STAMP:]
+        if raw.find(b" ", 0, _STAMP) == _STAMP - 1
+        and raw[4:14:3] == b"--T:"
+        and raw[:4].isdigit()
+        and raw[-1:] != b"\r"
+        else text_of(raw)
+        for raw in raws
+    ]

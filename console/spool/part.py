@@ -7,7 +7,7 @@ from array import array
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from console.parsers.stamps import stamped, text_of
+from console.parsers.stamps import stamped, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,7 +205,7 @@ class Part:
 
     def texts(self, start: int, stop: int) -> list[bytes]:
         """These lines without their timestamps."""
-        return [text_of(raw) for raw in self.raws(start, stop)]
+        return texts_of(self.raws(start, stop))
 
     def picked(self, numbers: Sequence[int]) -> list[bytes]:
         """The texts of these lines, whose numbers grow; neighbours are read together."""
@@ -230,6 +230,8 @@ class Part:
                 data = os.pread(file.fileno(), end - there[0], there[0])
         except OSError:  # somebody cleared the folder: that is what is shown instead
             return [GONE] * count
+        if len(there) == count and data.count(b"\n") == count:
+            return data.split(b"\n")[:-1]
         lines = iter(data.split(b"\n"))
         return [LOST if start == _NOWHERE else next(lines, GONE) for start in starts[:count]]
 

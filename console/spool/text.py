@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from console.models.text import WIDEST, Row
@@ -124,11 +124,11 @@ def _look(part: Part, picked: Picked, lines: int, keep: Keep | None, pattern: re
     """Look at some more lines of a part, all in one block; whether there are still more."""
     start = picked.seen
     stop = min(len(part), start + lines)
-    texts = part.texts(start, stop)
-    begins = list(accumulate((len(text) + 1 for text in texts), initial=0))
-    block = b"\n".join(texts) + b"\n"
-    for begin in _wanted(block, keep, pattern) if texts else ():
-        number = start + bisect_left(begins, begin)
+    block = b"".join([text + b"\n" for text in part.texts(start, stop)])
+    number, last = start, 0
+    for begin in _wanted(block, keep, pattern):
+        number += block.count(b"\n", last, begin)
+        last = begin
         picked.numbers.append(number)
         picked.times.append(part.times[number])
     picked.seen = stop
