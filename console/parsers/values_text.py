@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
 from console.models.draft import Remark
+from console.models.secrecy import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +98,6 @@ def _syntax(text: str, error: Any) -> TextFault:
 
 
 def _may_be_secret(line: str) -> bool:
-    from console.models.secrecy import is_confidential, looks_confidential
-
     return looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
 
 
