@@ -1,7 +1,8 @@
 """Keys are answered one at a time: what one opens is open before the next is looked at.
 
 Textual hands every key to the focused widget's queue at once, so of keys that arrive together (a paste, a slow line, a
-fast hand) those after the one that opens a line to type in would still be commands.
+fast hand) those after the one that opens a line to type in would still be commands. A question that a worker asks
+comes later still: what is typed before it is there waits for it, and is dropped if it does not come.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ from textual.widgets import Input, TextArea
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.screen import Screen
+    from textual.timer import Timer
+    from textual.worker import Worker
+
+ASKS = frozenset({"actions", "default", "against", "earlier", "fetch", "store", "save", "hang-record", "hang-facts"})
+"""Groups of workers that ask something; others only read."""
+ASKED_WITHIN = 1.5
+"""Seconds after a key within which what is typed belongs to the question it may bring."""
+_LOOK = 0.01
+"""Seconds between two looks whether it is there."""
 KEYS_REST = 0.3
 """Seconds after a key in which another one is likely."""
 
@@ -28,15 +39,51 @@ class OrderedApp(App[int]):
         super().__init__(**textual)
         self._pressed_at = 0.0
         self._with_next_key: dict[str, Callable[[], None]] = {}
+        self._asking: tuple[list[Worker[Any]], Screen[Any]] | None = None
+        """What the last key began over that screen, as long as it may still ask something."""
+        self._looking: Timer | None = None
+        self._for_question: list[events.Key] = []
 
     async def on_event(self, event: events.Event) -> None:
         """Keys that are commands or letters are answered here; all else takes Textual's way."""
-        key = isinstance(event, events.Key) and not event.is_forwarded
-        if not (key and self.screen.is_mounted and await self._answered(event)):  # type: ignore[arg-type]
+        if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
-        if key:
-            self._pressed_at = monotonic()
-            self._draw_waiting()
+            return
+        if self._asking:
+            self._for_question.append(event)
+            return
+        screen, before = self.screen, set(self.workers)
+        if not (screen.is_mounted and await self._answered(event)):
+            await super().on_event(event)
+        self._pressed_at = monotonic()
+        self._draw_waiting()
+        if begun := [each for each in set(self.workers) - before if each.group in ASKS]:
+            self._asking = begun, screen
+            self._looking = self.set_interval(_LOOK, self._look_for_question)
+
+    # what is typed for a question that is not there yet
+
+    @property
+    def typing_waits(self) -> bool:
+        """Whether what is typed is kept for a question that may come."""
+        return self._asking is not None
+
+    def _look_for_question(self) -> None:
+        """Hand what is typed to what has come in front of that screen; drop it if nothing comes."""
+        if not self._asking or not self.screen_stack:
+            return
+        begun, screen = self._asking
+        late = monotonic() > self._pressed_at + ASKED_WITHIN
+        if self.screen is screen:
+            if not late and not all(each.is_finished for each in begun):
+                return
+        elif not self.screen.is_mounted:
+            return
+        if self._looking is not None:
+            self._looking.stop()
+        typed, self._for_question, self._asking = self._for_question, [], None
+        for event in typed if self.screen is not screen else ():
+            self.post_message(events.Key(event.key, event.character))
 
     # what changes by itself
 

@@ -34,7 +34,9 @@ async def to_release(app: ConsoleApp, pilot: Any) -> ReleaseScreen:
     app.open_page("job", *JOB)
     await until(pilot, lambda: len(app.screen_stack) == 2)
     await pilot.press("R")
-    await until(pilot, lambda: isinstance(app.screen, ReleaseScreen) and app.screen.table.shown)
+    await until(
+        pilot, lambda: isinstance(app.screen, ReleaseScreen) and app.screen.is_mounted and app.screen.table.shown
+    )
     screen = app.screen
     assert isinstance(screen, ReleaseScreen)
     return screen

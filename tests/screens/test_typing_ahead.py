@@ -15,6 +15,7 @@ from screens.jobs import JobsScreen
 from screens.log import LogScreen
 from screens.modals.pick import Pick
 from screens.pods import PodsScreen
+from screens.release import ReleaseScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, toasts, until
 from tests.screens.scene import scene
@@ -114,15 +115,17 @@ async def test_keys_right_after_x_are_the_answer_of_its_question() -> None:
 
 async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
     session = FakeSession(scene())
-    session.answers["stop_plan"] = Unreachable("The API server is away.", "Try again.")
+    session.answers["release_plan"] = Unreachable("The API server is away.", "Try again.")
     async with console(session) as (app, pilot, _):
-        await pilot.press("3")
+        app.open_page("release", "default", "llama-70b")
+        await until(
+            pilot, lambda: isinstance(app.screen, ReleaseScreen) and app.screen.is_mounted and app.screen.table.shown
+        )
         screen, theme = app.screen, app.theme
-        assert isinstance(screen, JobsScreen)
-        await until(pilot, lambda: screen.table.move_to(("default", "llama-70b")))
-        type_at_once(app, "x", "y", "t")
+        type_at_once(app, "e", *"t3q")
         await until(pilot, lambda: "The API server is away." in toasts(app))
-        type_at_once(app, "w")
-        await until(pilot, lambda: not app._asking)
-        assert app.screen is screen, "y did not open the YAML"
+        await until(pilot, lambda: not app.typing_waits)
+        assert app.screen is screen
         assert app.theme == theme
+        type_at_once(app, "t")
+        await until(pilot, lambda: app.theme != theme)
