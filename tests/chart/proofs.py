@@ -41,6 +41,7 @@ FILES = {
     "megatron": "launchers/test_megatron.py",
     "pod_pages": "screens/test_pods.py",
     "pool": "screens/test_pool.py",
+    "probe": "console/xray/test_probe.py",
     "practised": "chart/test_practised.py",
     "preflight": "console/preflight/test_failing.py",
     "preflight_command": "screens/cli/test_preflight.py",
@@ -63,6 +64,7 @@ FILES = {
     "swift": "launchers/test_swift.py",
     "tunnel_screen": "screens/test_tunnels.py",
     "tunnels": "contract/test_tunnels.py",
+    "watching": "screens/cli/test_watching.py",
     "wire": "console/google/test_wire.py",
     "xray": "console/xray/test_xray.py",
 }

@@ -10,6 +10,9 @@ BUILT = (
     "image_commands/from_the_list_to_a_built_image_and_back",
 )
 
+RUN = (*BUILT, "image_commands/one_is_cancelled_another_runs_in_a_job")
+"""Built, and then running in a pod."""
+
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     "R01": ("cloud/entering_a_cluster_changes_no_file", "clusters/enter_goes_into_a_cluster", "cloud_commands/connect"),
     "R04": (
@@ -19,14 +22,18 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     ),
     "R05": ("preflight/it_fails_when_it_should", "preflight_runs/versions_are_compared_by_their_numbers"),
     "R25": ("storage/lustre_is_bound_by_its_driver", "accepted/shared_storage_is_made_once_and_stays"),
-    "R26": ("buckets/lustre_fills_seven_fields_that_launch", "image_screens/lustre_fills_the_form_that_is_open"),
+    "R26": (
+        "buckets/lustre_fills_seven_fields_that_launch",
+        "image_screens/lustre_fills_the_form_that_is_open",
+        "field_choices/lustre_fills_its_seven_fields_from_one_of_them",
+    ),
     "R69": ("builds/a_build_prints_ends_and_its_image_is_offered_at_once", *BUILT),
     "R70": (
         "builds/the_list_comes_in_pages_latest_first",
         "builds/no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks",
         "image_screens/one_is_cancelled_only_after_a_question",
     ),
-    "R71": BUILT,
+    "R71": RUN,
     "R72": ("builds/a_folder_of_ones_own", "preflight/a_built_image_is_found_in_its_repository"),
     "R73": (
         "preflight_runs/a_service_that_is_off_offers_to_be_enabled",
@@ -38,11 +45,15 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
         "buckets/checkpoints_by_iteration_and_the_last_whole_one",
         "image_screens/into_the_folders_of_a_bucket_and_back_and_a_copy",
     ),
-    "R86": ("fleet/pools_with_what_is_free_and_what_is_broken", "fleet/the_floor_shows_every_host_in_its_place"),
+    "R86": (
+        "fleet/pools_with_what_is_free_and_what_is_broken",
+        "fleet/the_floor_shows_every_host_in_its_place",
+        "fleet_google/a_key_shows_pools_without_machines_and_why_they_have_none",
+    ),
 }
 
 RECIPES: dict[str, tuple[str, ...]] = {
-    "W23": BUILT,
+    "W23": (*RUN, "image_screens/one_is_cancelled_only_after_a_question"),
     "W28": (
         "preflight_runs/an_addon_is_switched_on",
         "preflight_runs/a_service_that_is_off_offers_to_be_enabled",
@@ -75,7 +86,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O12": ("pod_pages/a_pod_has_a_page_with_containers_and_events",),
     "O13": ("pod_pages/a_pod_has_a_page_with_containers_and_events",),
     "O14": ("fleet/a_pool_leads_to_its_nodes_and_a_node_to_its_pods",),
-    "O15": ("in_pods/facts_of_a_rank",),
+    "O15": ("in_pods/facts_of_a_rank", "watching/gpus_worst_first"),
     "O16": ("in_pods/facts_of_a_rank", "containers/a_container_says_what_it_has"),
     "O17": ("recipes/nccl_in_one_pod_takes_all_its_gpus", "commands/exec_passes_on_output_and_exit_code"),
     "O18": (
@@ -87,9 +98,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O21": ("tunnels/bytes_both_ways", "ssh/ssh_scp_and_sftp_by_name"),
     "O22": ("containers/a_folder_there_and_back",),
     "O23": ("xray/a_real_hang_names_the_right_rank", "hang/the_recording_of_a_hang_on_h200_names_rank_2"),
-    "O24": ("in_pods/each_rank_says_its_lines_and_the_worst_code_is_passed_on",),
+    "O24": ("probe/the_master_s_port_is_reached_or_it_is_said_why_not", "probe/both_are_told_pod_by_pod"),
     "O25": ("run_screen/leftovers_are_removed_one_by_one",),
-    "O26": ("in_pods/facts_of_a_rank",),
+    "O26": ("probe/rdma_devices_with_the_state_of_their_port", "probe/both_are_told_pod_by_pod"),
     "O27": BUILT,
     "O28": ("builds/the_list_comes_in_pages_latest_first",),
     "O29": (
@@ -103,7 +114,10 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O31": ("preflight_runs/a_repository_and_a_queue_are_created", "builds/a_repository_is_made_and_made_once"),
     "O32": ("preflight_runs/an_addon_is_switched_on",),
     "O33": ("buckets/lustre_fills_seven_fields_that_launch",),
-    "O34": ("buckets/checkpoints_by_iteration_and_the_last_whole_one",),
+    "O34": (
+        "buckets/checkpoints_by_iteration_and_the_last_whole_one",
+        "image_screens/into_the_folders_of_a_bucket_and_back_and_a_copy",
+    ),
     "O35": ("render/gpus_become_pods_of_eight",),
     "O36": ("recipes/your_own_script_runs_on_every_pod_with_its_arguments",),
     "O37": ("queues/the_order_of_those_who_wait", "queue_screen/queues_with_bars_states_and_who_waits_why"),
