@@ -26,8 +26,6 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
         if not await screen.app.push_screen_wait(question):
             return
     host = await attach.set_up(plan, wait=WAIT)
-    for note in host.notes:
-        screen.notify(note, timeout=5, markup=False)
     chosen = await screen.app.push_screen_wait(Attached(host, await attach.editors(host)))
     if chosen is not None:
         await open_in(screen, chosen, host)

@@ -21,6 +21,7 @@ from screens.wording import IDLE, OK, Run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual import events
     from textual.app import ComposeResult
 
     from console.models.attach import SshHost
@@ -58,6 +59,9 @@ class Attached(ModalScreen[Editor | None]):
     Attached EditorTable { background: $surface; height: 9; margin: 1 0; }
     Attached Static { height: auto; }
     Attached .hint { color: $ink-dim; margin-top: 1; }
+    Attached #notes { color: $ink-accent; }
+    Attached.-low EditorTable { height: 6; margin: 0; }
+    Attached.-low .hint { margin-top: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "turn_away", "Close", id="attached.close"),
@@ -78,9 +82,15 @@ class Attached(ModalScreen[Editor | None]):
             yield Static(f"{' '.join(host.command)}    as {host.user}, in {host.folder}", markup=False, id="command")
             keys = ", ".join(host.fingerprints)
             yield Static(f"Its host key was read through the API: {keys}" if keys else "", markup=False)
+            if host.notes:
+                yield Static("\n".join(f"• {note}" for note in host.notes), markup=False, id="notes")
             yield EditorTable()
             yield Static(id="by-hand")
             yield Static("Enter opens it, c copies the ssh command, l the link, Esc closes.", classes="hint")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What was done, and the way by hand, need the room on a low screen."""
+        self.set_class(event.size.height < 30, "-low")
 
     def on_mount(self) -> None:
         """Those on this machine come first."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from console.errors import ConsoleError
 from screens import wording
 from screens.widgets.launch_pane import VIEWS
+from screens.widgets.line import wrap
 from screens.wording import Run
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class LaunchViews:
 
     def _say_instead(self, view: str, sentence: str) -> None:
         pages = {"preview": self._pane.preview, "diff": self._pane.diff, "command": self._pane.command}
-        pages[view].show(f"# {sentence}")
+        page = pages[view]
+        page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan) -> None:
         draft = self._screen.draft

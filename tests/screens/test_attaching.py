@@ -112,7 +112,7 @@ async def test_the_key_is_put_there_only_after_a_yes() -> None:
         await pilot.press("y")
         await until(pilot, lambda: isinstance(app.screen, Attached))
         assert [plan.adds_key for plan in attach.set_up_with] == [True]
-        assert "Made the key pair." in toasts(app)
+        assert "Made the key pair." in screen_text(app)
 
 
 async def test_what_is_agreed_to_can_be_read_to_its_end() -> None:
