@@ -180,7 +180,7 @@ class Lab:
     def _definitions_established(self) -> bool:
         """Asked here: `kubectl wait` gives up on a definition so young that it has no status."""
         found = self.api.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
-        conditions = [each.get("status", {}).get("conditions", ()) for each in found]
+        conditions = [each.get("status", {}).get("conditions") or () for each in found]
         return all(any((it["type"], it["status"]) == ("Established", "True") for it in each) for each in conditions)
 
     def _controller_objects(self, tools: Tools) -> tuple[list[Object], list[Object]]:
