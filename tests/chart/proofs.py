@@ -36,6 +36,7 @@ FILES = {
     "launch": "console/test_launch.py",
     "launch_screen": "screens/test_launch.py",
     "log_commands": "screens/cli/test_logs.py",
+    "log_screen": "screens/test_log.py",
     "login": "console/google/test_login.py",
     "logs": "contract/test_logs.py",
     "megatron": "launchers/test_megatron.py",

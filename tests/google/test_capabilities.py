@@ -78,8 +78,16 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O04": ("launch_screen/the_main_job_form_look_launch_job",),
     "O05": ("run_screen/before_a_stop_every_object_is_named", "jobs/marked_jobs_stop_together_and_a_refusal_is_told"),
     "O06": ("jobs/job_header_ranks_and_first_failure", "commands/every_list_prints_its_documented_keys"),
-    "O07": ("commands/every_list_prints_its_documented_keys",),
-    "O08": ("logs/no_line_is_lost_or_doubled", "pod_pages/its_log_is_followed"),
+    "O07": (
+        "log_screen/a_pod_is_listed_with_its_node_and_its_address",
+        "commands/every_list_prints_its_documented_keys",
+    ),
+    "O08": (
+        "logs/no_line_is_lost_or_doubled",
+        "pod_pages/its_log_is_followed",
+        "log_screen/a_container_of_a_pod_is_chosen_and_its_run_before",
+        "jobs/the_log_of_all_ranks_and_what_they_agree_on",
+    ),
     "O09": ("jobs/log_follows_the_chosen_rank_and_its_next_pod", "jobs/the_log_of_all_ranks_and_what_they_agree_on"),
     "O10": ("in_pods/a_shell_on_a_terminal_names_the_window_and_passes_its_code_on",),
     "O11": ("jobs/jobs_say_state_ranks_and_what_matters_most",),
