@@ -75,9 +75,12 @@ class TitleBar(Inked):
 
     def _strip(self) -> Strip:
         width = self.size.width
+        room = width - len(self.NAME) - 8
         right = self._right(width)
+        if sum(cell_len(run.text) for run in right) > room:
+            right = self._right(width, brief=True)
         right_width = sum(cell_len(run.text) for run in right)
-        if right_width > width - len(self.NAME) - 8:
+        if right_width > room:
             right = self._right(0)
             right_width = min(sum(cell_len(run.text) for run in right), max(0, width - len(self.NAME) - 1))
         left_width = max(0, width - right_width)
@@ -128,7 +131,8 @@ class TitleBar(Inked):
             for mode, key, name in self.title.tabs
         ]  # fmt: skip
 
-    def _right(self, width: int) -> list[Run]:
+    def _right(self, width: int, *, brief: bool = False) -> list[Run]:
+        """Where, and how new it all is; `brief`: not why."""
         title = self.title
         runs: list[Run] = []
         if title.practice:
@@ -141,6 +145,8 @@ class TitleBar(Inked):
         if title.read_only and width >= 80:
             runs += [Run("  read-only", "waits")]
         fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)
+        if brief:
+            fresh = fresh[:2]
         if width < 120:  # the short form: mark and word
             fresh = [fresh[0], Run(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
         return [*runs, Run("  "), *fresh, Run(" ")]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,6 +71,9 @@ async def test_the_title_says_where_one_is_and_how_fresh() -> None:
         stale = Link("pods", LinkState.STALE, heard=time.time() - 14, why="connection refused")
         session.show(links={**session.fleet.links, "pods": stale})
         await until(pilot, lambda: "pods reconnecting, 14 s old" in text_of(app.screen.query_one(TitleBar)))
+        long = replace(stale, heard=time.time() - 19, why="the server at 10.0.0.2 does not answer " * 4)
+        session.show(links=dict.fromkeys(session.fleet.links, long))
+        await until(pilot, lambda: "reconnecting, 19 s old" in text_of(app.screen.query_one(TitleBar)))
 
 
 async def test_the_key_line_shows_what_works_and_a_click_does_it() -> None:
