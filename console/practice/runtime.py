@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
 
 class ContainerLog(Protocol):
-    """What a container printed: lines that only grow, each with the epoch seconds it was printed at."""
+    """What a container printed: lines that only grow, each with the epoch seconds it was printed at.
+
+    ``parts`` are those of which the next one is the continuation.
+    """
 
     lines: list[tuple[float, bytes]]
+    parts: set[int]
     ended: bool
 
     async def wait(self, after: int) -> None:

@@ -35,6 +35,12 @@ class AppendLog(Protocol):
     async def __call__(self, api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None: ...
 
 
+class DrawLog(Protocol):
+    """Makes a container print a part of a line."""
+
+    async def __call__(self, api: Api, namespace: str, pod: str, container: str, text: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where it is reached, and the one thing that cannot be done through the API: what a container prints."""
@@ -47,6 +53,7 @@ class Cluster:
     programs: bool
     """Whether pods of the project's recipes run and print by themselves, as they do where there are GPUs."""
     append_log: AppendLog
+    draw_log: DrawLog
     check: Callable[[], None]
     """Raises when a part of the cluster has died."""
 
@@ -62,15 +69,21 @@ def real_cluster(lab: Lab) -> Cluster:
         await eventually(served, f"the log of {pod} is served")
         lab.logs.append(namespace, pod, container, lines)
 
-    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, lab.processes.check)
+    async def draw(api: Api, namespace: str, pod: str, container: str, text: str) -> None:
+        lab.logs.draw(namespace, pod, container, text)
+
+    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, draw, lab.processes.check)
 
 
 async def _annotate_log(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
+    await _annotate_text(api, namespace, pod, container, "".join(f"{line}\n" for line in lines))
+
+
+async def _annotate_text(api: Api, namespace: str, pod: str, container: str, text: str) -> None:
     """A pod of the practice cluster prints what this annotation holds beyond what it printed already."""
     path = f"{CORE}/namespaces/{namespace}/pods/{pod}"
     metadata = (await api.get(path)).made["metadata"]
-    before = metadata.get("annotations", {}).get("a4-lab/log", "")
-    text = before + "".join(f"{line}\n" for line in lines)
+    text = metadata.get("annotations", {}).get("a4-lab/log", "") + text
     change = {"metadata": {"annotations": {"a4-lab/log": text}}}
     assert (await api.send("PATCH", path, change, MERGE_PATCH)).status == 200
 
@@ -95,7 +108,14 @@ def practice_cluster(folder: Path) -> Iterator[Cluster]:
         name = "practice-reader"
         try:
             yield Cluster(
-                "practice", kubeconfig, kubeconfig.with_name("reader.kubeconfig"), name, True, _annotate_log, check
+                "practice",
+                kubeconfig,
+                kubeconfig.with_name("reader.kubeconfig"),
+                name,
+                True,
+                _annotate_log,
+                _annotate_text,
+                check,
             )
         finally:
             process.terminate()

@@ -68,6 +68,39 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
     assert kept == seen
 
 
+async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
+    cluster: Cluster, space: Space, tmp_path: Path
+) -> None:
+    await space.queue("team", 8)
+    await space.jobset("job", "team", 1)
+    (pod,) = await space.pods("job", 1)
+    where = space.api, space.name, pod["metadata"]["name"], "main"
+    session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
+    session.follow = Follow(session, folder=tmp_path / "logs")
+    try:
+        async with session.follow.job(space.name, "job") as log:
+            await cluster.append_log(*where, ["begins"])
+            for step in range(1, 4):
+                await cluster.draw_log(*where, f"\rTrain:  {step}%|#   | {step}/9 [00:01<00:08,  1.00s/it]\r")
+                await eventually(lambda step=step: drawn(log, f"| {step}/9 ["), "the bar is seen")  # type: ignore[misc]
+            await cluster.append_log(*where, ["", "ends"])
+            await eventually(lambda: drawn(log, ""), "the bar is over")
+            await eventually(lambda: lines_of(log, 3), "all lines")
+            texts = [text.decode() for part in log.parts for text in part.texts(0, len(part))]
+            assert texts == ["begins", "Train:  3%|#   | 3/9 [00:01<00:08,  1.00s/it]", "ends"]
+    finally:
+        await session.close()
+
+
+async def drawn(log: JobLog, text: str) -> bool:
+    bars = log.drawn()
+    return text in bars.get(0, "") if text else not bars
+
+
+async def lines_of(log: JobLog, number: int) -> bool:
+    return sum(map(len, log.parts)) == number
+
+
 async def count(log: JobLog, seen: Counter[str]) -> None:
     async with aclosing(log.lines()) as batches:
         async for batch in batches:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -24,10 +25,12 @@ from screens.app import ConsoleApp
 from screens.job import JobScreen
 from screens.widgets.log_view import LogView
 from screens.widgets.nccl_panel import NcclPanel
+from screens.widgets.title_bar import TitleBar
 from screens.widgets.training_panel import TrainingPanel
 from tests.contract.cable import cable
 from tests.contract.cluster import eventually
 from tests.contract.watched_job import LIMIT, Job, Watched, numbered, watched
+from tests.screens.press import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,11 +134,14 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
         await pilot.press("l")
         rounds = await is_cut(line, app, *jobs, seconds)
         await soon(lambda: "16 reconnecting" in pages[1].query_one(LogView).status, "the log says so")
+        title = pages[1].query_one(TitleBar)
+        await soon(lambda: re.search(r"reconnecting, \d+ \w+ old", text_of(title)), "the title says how old it all is")
         await line.plug()
         await all_there()
         whole = ["16 of 16 live, 0 lines lost", "32 of 32 live, 0 lines lost"]
         await soon(lambda: [each.log.coverage.words for each in jobs] == whole, "all are followed again")
-        await soon(lambda: app.fleet.links["pods"].state is LinkState.LIVE, "the picture is live again")
+        await soon(lambda: "● live" in text_of(title), "the picture is live again")
+        assert whole[0] in pages[1].query_one(LogView).status
         await pilot.press("b")
         during = sizes[: ROWS + min(rounds, ROWS)], [*range(1, rounds + 2)]
         await soon(lambda: panels() == during, "what was printed during the cut")

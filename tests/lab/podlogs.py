@@ -43,13 +43,20 @@ class PodLogs:
     def file(self, namespace: str, pod: str, container: str) -> Path:
         return self.folder / namespace / pod / f"{container}.log"
 
+    def draw(self, namespace: str, pod: str, container: str, text: str) -> None:
+        """Write a part of a line, as the runtime does where a program goes on and on without a line end."""
+        self._write(namespace, pod, container, [f"P {text}"])
+
     def append(self, namespace: str, pod: str, container: str, lines: Iterable[str]) -> None:
         """Write lines to a pod's log as the container runtime would."""
+        self._write(namespace, pod, container, (f"F {line}" for line in lines))
+
+    def _write(self, namespace: str, pod: str, container: str, entries: Iterable[str]) -> None:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
         file = self.file(namespace, pod, container)
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8") as log:
-            log.writelines(f"{now} stdout F {line}\n" for line in lines)
+            log.writelines(f"{now} stdout {entry}\n" for entry in entries)
 
     def _follow(self) -> None:
         query = f"labelSelector=%21{BULK.replace('/', '%2F')}"

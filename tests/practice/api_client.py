@@ -41,6 +41,7 @@ class Log:
 
     lines: list[tuple[float, bytes]] = field(default_factory=list)
     ended: bool = False
+    parts: set[int] = field(default_factory=set)
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, *lines: bytes, at: float | None = None) -> None:

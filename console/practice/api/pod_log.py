@@ -75,10 +75,11 @@ def _moment(text: str) -> float:
 async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
     """Yield the chosen bytes of a log, and while following what comes after, until the container ends."""
     at = 0 if options.tail is None else max(len(log.lines) - options.tail, 0)
-    left = options.limit
+    left, begins = options.limit, True
     while True:
         end = len(log.lines)
-        chunk = b"".join(_lines(log, options, at, end))
+        chunk = b"".join(_lines(log, options, at, end, begins=begins))
+        begins = chunk.endswith(b"\n") if chunk else begins
         at = end
         if left is not None:
             chunk = chunk[:left]
@@ -91,12 +92,15 @@ async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]
             await log.wait(at)
 
 
-def _lines(log: ContainerLog, options: LogOptions, start: int, end: int) -> list[bytes]:
+def _lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
+    """Return these lines; ``begins`` says that the first one does not continue what was sent before."""
     lines = []
-    for moment, line in log.lines[start:end]:
+    for at, (moment, line) in enumerate(log.lines[start:end], start):
         if moment < options.since:
             continue
-        lines.append(_stamp(moment) + line + b"\n" if options.timestamps else line + b"\n")
+        head = _stamp(moment) if options.timestamps and begins else b""
+        begins = at not in log.parts
+        lines.append(head + line + b"\n" if begins else head + line)
     return lines
 
 

@@ -93,12 +93,15 @@ class Kubelets(Controller):
         """Do what a test's annotations ask for."""
         notes = annotations_of(pod)
         text = notes.get(f"{DRIVE}log", "")
-        lines, seen = text.splitlines(), self._printed.get(pod["metadata"]["uid"], 0)
+        seen = self._printed.get(pod["metadata"]["uid"], 0)
         log = run.main[0].log
-        if log is not None and len(lines) > seen:
-            for line in lines[seen:]:
+        if log is not None and len(text) > seen:
+            *lines, part = text[seen:].split("\n")
+            for line in lines:
                 log.add(self.clock.now(), line)
-            self._printed[pod["metadata"]["uid"]] = len(lines)
+            if part:
+                log.draw(self.clock.now(), part)
+            self._printed[pod["metadata"]["uid"]] = len(text)
         outcome = notes.get(f"{DRIVE}outcome")
         if outcome in ("Succeeded", "Failed") and not run.forced_phase and run.phase() == "Running":
             run.force(outcome, int(notes.get(f"{DRIVE}exit-code", "0")), notes.get(f"{DRIVE}reason", ""))

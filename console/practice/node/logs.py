@@ -10,6 +10,7 @@ class Log:
 
     def __init__(self) -> None:
         self.lines: list[tuple[float, bytes]] = []
+        self.parts: set[int] = set()
         self.ended = False
         self._readers: list[asyncio.Future[None]] = []
 
@@ -18,6 +19,11 @@ class Log:
         self.lines.append((moment, text.encode()))
         if self._readers:
             self._wake()
+
+    def draw(self, moment: float, text: str) -> None:
+        """Print text that is only a part of a line, such as a picture of a progress bar."""
+        self.parts.add(len(self.lines))
+        self.add(moment, text)
 
     def end(self) -> None:
         """Close the log: no more lines come."""
