@@ -40,7 +40,7 @@ class GpusTab(JobTab):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "metric(1)", "Metric", id="gpus.metric", tooltip="Use, memory, power, heat, clock, ECC in turn"),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
-        Binding("d", "source", "DCGM or nvidia-smi", id="gpus.source",
+        Binding("d", "source", "Source", id="gpus.source",
                 tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),
     ]  # fmt: skip
 
