@@ -91,7 +91,7 @@ async def is_cut(line: Cable, app: ConsoleApp, tests: Watched, trained: Watched,
         assert monotonic() < until + LIMIT, (tests.log.coverage.words, trained.log.coverage.words)
         await asyncio.gather(tests.job.print(int(rounds < ROWS)), trained.job.print())
         rounds += 1
-        await asyncio.sleep(min(1.0, seconds / 4))
+        await asyncio.sleep(min(1.0, seconds))
     return rounds
 
 
