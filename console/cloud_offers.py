@@ -99,7 +99,7 @@ def _far(location: str, region: str) -> str:
 def _pool_words(pool: GkePool) -> str:
     how = "queued provisioning" if pool.queued else "flex-start" if pool.flex_start else "spot" if pool.spot else ""
     limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
-    return ", ".join(filter(None, ("node pool", pool.machine_type, how, limits)))
+    return ", ".join(filter(None, (how, limits, pool.machine_type)))
 
 
 def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:

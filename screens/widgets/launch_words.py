@@ -74,7 +74,7 @@ def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
         if node.reservation:
             labels.setdefault(f"cloud.google.com/reservation-name={node.reservation}", []).append(node)
     return {
-        label: f"{wording.count(len(of), 'node')}, {sum(map(fleet.gpus_free, of))} of {_gpus(of)} GPUs free"
+        label: f"{sum(map(fleet.gpus_free, of))} of {_gpus(of)} GPUs free, {wording.count(len(of), 'node')}"
         for label, of in labels.items()
     }
 

@@ -65,8 +65,8 @@ def pool_state(pool: Pool, now: float) -> list[Run]:
 def _google(pool: Pool) -> list[Run]:
     """What Google says of a pool, where it was asked: all of it where there is no node to tell more."""
     facts = pool.facts
-    if facts is None:
-        return []
+    if facts is None or (pool.nodes and facts.state == "ok"):
+        return []  # what failed and is over stands on the pool's page
     glyph = {"ok": IDLE, "busy": WAITS, "bad": BAD}[facts.state]
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     said = [sentence(text).rstrip(".") for text in facts.sentences]
