@@ -15,6 +15,14 @@ OVERLAP = 2
 """Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
 REMEMBERED = 4096
 """Lines of one stream that are remembered."""
+PART = 1 << 14
+"""Bytes of a part of a line, as the runtime writes it."""
+MOST_BEFORE = 8
+"""Lines of one moment that are remembered beyond those seconds."""
+
+
+def _text(raw: bytes) -> bytes:
+    return raw.partition(b" ")[2]
 
 
 class Memory:
@@ -33,6 +41,8 @@ class Memory:
         self._skipping = 0
         self.met = False
         """Whether a remembered line came again since `rewind`."""
+        self._before: list[Stamped] = []
+        """The last lines before those that are remembered, all of one moment."""
         for moment, raw in given:
             self._remember(raw, moment)
 
@@ -51,7 +61,7 @@ class Memory:
                 self._again[raw] -= 1
                 self.met = True
                 return False
-            if moment < self._floor:
+            if moment < self._floor or self._is_end_of_one_before(raw, moment):
                 return False
             if self._skipping and moment == self._forgotten[0]:
                 self._skipping -= 1
@@ -59,13 +69,29 @@ class Memory:
         self._remember(raw, moment)
         return True
 
+    def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
+        """Whether it is what is left of a line that was given, of which only the last parts are asked for again.
+
+        A runtime writes a line in parts of 16 KiB, each with its own timestamp: those of a progress bar may be minutes
+        apart.
+        """
+        if self.met or not self._before or not self._before[0][0] < moment <= self.last:
+            return False
+        text = _text(raw)
+        return bool(text) and any(
+            _text(before) == text or (len(before) > PART and before.endswith(text)) for _, before in self._before
+        )
+
     def _remember(self, raw: bytes, moment: float) -> None:
         self.last = max(self.last, moment)
         lines = self._lines
         lines.append((moment, raw))
         oldest = int(self.last) - OVERLAP
         while lines[0][0] < oldest:
-            lines.popleft()
+            gone = lines.popleft()
+            if not self._before or gone[0] != self._before[0][0] or len(self._before) == MOST_BEFORE:
+                self._before = []
+            self._before.append(gone)
         if len(lines) > REMEMBERED:
             moment, _ = lines.popleft()
             latest, number = self._forgotten

@@ -30,6 +30,10 @@ def stamp(second: float) -> str:
     return datetime.fromtimestamp(START + second, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "789Z"
 
 
+def bar(step: int, loss: str = "") -> bytes:
+    return f"\rTrain:  {step}%|##  | {step}/100 [00:01<00:09, 1.2s/it{loss}]".encode()
+
+
 class Container:
     """A log as the kubelet serves it: whole seconds in sinceTime, follow until it has ended."""
 
@@ -354,6 +358,37 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
         assert [text_of(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
 
 
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        ([bar(1) + bar(2), bar(3) + b"\r{'loss': 1.5}"], [bar(3)[1:], b"{'loss': 1.5}"]),
+        ([bar(1) + bar(2), bar(3) + b"\rSaving."], [b"Saving."]),
+        ([b"a" * 20_000, b"b" * 20_000], [b"a" * 20_000 + b"b" * 20_000]),
+    ],
+)
+async def test_the_last_part_of_a_line_that_comes_again_is_no_line(parts: list[bytes], lines: list[bytes]) -> None:
+    """A runtime writes long lines in parts with timestamps of their own, and `sinceTime` may fall between two."""
+    first, second = (f"{stamp(at)} ".encode() for at in (1, 30))
+    after = f"{stamp(30.1)} ".encode() + b"after\n"
+    answers = [
+        first + parts[0] + parts[1] + b"\n" + after,
+        second + parts[1] + b"\n" + after + after.replace(b"after", b"more"),
+    ]
+    async with ApiServer() as server, server.client() as client:
+        container = Container(server)
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            body = answers.pop(0) if answers else after
+            if not answers:
+                container.end()
+            return web.Response(body=body)
+
+        server.handlers[f"{POD}/log"] = serve
+        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
+    assert seen == [*lines, b"after", b"more"]
+
+
 async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_more() -> None:
     async with ApiServer() as server, server.client() as client:
         container = Container(server)
@@ -376,10 +411,6 @@ PICTURES = (b"\r", b"\r", b"\n", b"x", b" ", b"| 1/9 [", b"| 2/9 [", b"%|", b"lo
 def test_pictures_are_the_same_however_they_are_cut(data: bytes, cuts: list[int]) -> None:
     assert cut(data, cuts) == cut(data, [])
     assert not any(b"\r" in line for line in cut(data, cuts))
-
-
-def bar(step: int, loss: str = "") -> bytes:
-    return f"\rTrain:  {step}%|##  | {step}/100 [00:01<00:09, 1.2s/it{loss}]".encode()
 
 
 def test_of_a_progress_bar_its_last_picture_is_kept_and_seen_while_it_is_drawn() -> None:
