@@ -133,6 +133,8 @@ class FormPage(Widget):
         self.redraw()
         if keys and self._editor is not None:
             self._editor.focus(scroll_visible=False)
+        if row.kind is RowKind.FIELD:
+            self._line.choose_all()
 
     def reload(self) -> None:
         """The model holds another text for the line with the cursor."""

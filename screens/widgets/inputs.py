@@ -100,12 +100,17 @@ class Line(Input, Inked, inherit_bindings=False):
         self._handle: tuple[Run, ...] | None = None
 
     def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
-        """Text from now on, the cursor behind it."""
+        """Text from now on."""
         self._words, self._handle = (), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
         self.typed = text
         self.refresh()
+
+    def choose_all(self) -> None:
+        """What is typed next takes the place of the whole text; an arrow, End or a click goes into it."""
+        if not self._words and not self.is_handle:
+            self.action_select_all()
 
     def load_word(self, text: str, words: Sequence[str] = ()) -> None:
         """One of these words from now on; no words: yes or no."""

@@ -352,7 +352,7 @@ async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_va
         await until(pilot, lambda: "Patience" in screen_text(app) and "days" in screen_text(app))
         screen.form.go("patience")
         await until(pilot, lambda: "How long one waits for good news." in screen_text(app))
-        await pilot.press("5")
+        await pilot.press("end", "5")
         await until(pilot, lambda: "✗ Patience" in screen_text(app))
         await until(pilot, lambda: "must be at most 9; 55 was given" in screen_text(app))
         await pilot.press("backspace", "backspace", "7")

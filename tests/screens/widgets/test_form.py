@@ -80,7 +80,7 @@ async def test_a_field_nobody_knew_appears_without_other_code() -> None:
     async with form_of(*FIELDS, new) as (form, pilot, app):
         assert "furlongs" in screen_text(app)  # type: ignore[arg-type]
         form.go("new.thing")
-        await pilot.press("backspace", "7")
+        await pilot.press("end", "backspace", "7")
         await until(pilot, lambda: app.edits == [("new.thing", "1."), ("new.thing", "1.7")])
         assert changed((*FIELDS, new), form.texts)[0] == {"new": {"thing": 1.7}}
 
@@ -194,10 +194,19 @@ async def test_several_pasted_lines_are_entries() -> None:
         assert form.texts["env"] == "A=1"
 
 
+async def test_what_is_typed_first_takes_the_place_of_the_value() -> None:
+    async with form_of() as (form, pilot, _):
+        form.go("gpus")
+        await pilot.press("8")
+        await until(pilot, lambda: form.texts["gpus"] == "8")
+        await pilot.press("0", "down", "up", "right", "1")
+        await until(pilot, lambda: form.texts["gpus"] == "801")
+
+
 async def test_undo_takes_back_step_by_step_and_redo_makes_it_again() -> None:
     async with form_of() as (form, pilot, _):
         form.go("gpus")
-        await pilot.press("backspace", "8", "down", "x", "y")
+        await pilot.press("end", "backspace", "8", "down", "x", "y")
         await until(pilot, lambda: form.texts["queue"] == "xy")
         form.put_texts({"gpus": "32"})
         assert form.texts["queue"] == ""
@@ -304,7 +313,7 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
     many = [Field(f"f{number}", f"Field {number}", "One.", FieldKind.TEXT, "x", group="All") for number in range(900)]
     async with form_of(*many) as (form, pilot, app):
         form.go("f899")
-        await pilot.press("y")
+        await pilot.press("end", "y")
         await until(pilot, lambda: form.texts["f899"] == "xy")
         assert "Field 899" in screen_text(app)  # type: ignore[arg-type]
         assert "Field 1 " not in screen_text(app)  # type: ignore[arg-type]
