@@ -98,7 +98,8 @@ async def test_a_login_that_has_ended(error: type[Exception], kind: type[Excepti
 
 async def test_a_login_that_has_ended_is_told_at_once_not_after_all_tries() -> None:
     cloud = Cloud()
-    cloud._reaches[""] = reach(Credentials(-10, RefreshError("invalid_grant: Token has been expired or revoked.")))
+    ended: Any = RefreshError
+    cloud._reaches[""] = reach(Credentials(-10, ended("invalid_grant: Token has been expired or revoked.")))
     with pytest.raises(NotLoggedIn, match="gcloud auth application-default login"):
         await cloud.clusters(["lab"])
 

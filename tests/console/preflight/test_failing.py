@@ -280,7 +280,7 @@ async def test_builds_that_wait_and_quota_that_is_used_up(here: Ground) -> None:
     one = next(iter(kept.values()))
     number = ("practice", "us-central1", "w")
 
-    def another(status: int, moment: float, why: str = "") -> None:
+    def another(status: Any, moment: float, why: str = "") -> None:
         made = type(one)(one)
         made.id, made.status, made.status_detail = "w", status, why
         made.create_time = datetime.fromtimestamp(moment, UTC)
