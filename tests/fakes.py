@@ -325,7 +325,7 @@ class FakeSession:
     @cached_property
     def measures(self) -> Measures:
         """The real ones, over `logs`."""
-        place = logs_folder(practice=False).parent / "nccl-tests.jsonl"
+        place = logs_folder().parent / "nccl-tests.jsonl"
         return Measures(cast("Any", self), lambda: self.follow, lambda: cast("Any", self.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
 

@@ -44,8 +44,11 @@ class Follow:
 
     @property
     def folder(self) -> Path:
-        """Where logs are kept."""
-        return self._folder or logs_folder(practice=self._cluster.practice)
+        """Where logs are kept; a practice cluster's go with it, for the next one gives its jobs the same uids."""
+        if self._folder is not None:
+            return self._folder
+        practice = self._cluster.connected.target.cluster.practice_folder
+        return practice / "logs" if practice else logs_folder()
 
     def _open_stream(
         self, wanted: Wanted, memory: Memory, clean: Callable[[list[bytes]], list[bytes]], restarts: int

@@ -50,11 +50,11 @@ class JobNote(msgspec.Struct, frozen=True):
     recipe: str = ""
 
 
-def logs_folder(*, practice: bool) -> Path:
-    """The folder of all logs, in the folder for state of the XDG rules; the practice cluster has one of its own."""
+def logs_folder() -> Path:
+    """The folder of all logs, in the folder for state of the XDG rules."""
     state = os.environ.get("XDG_STATE_HOME", "")
     home = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return home / "a4" / ("practice-logs" if practice else "logs")
+    return home / "a4" / "logs"
 
 
 @dataclass(slots=True)

@@ -89,3 +89,10 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
         assert [gpu.utilization for gpu in rank.gpus] == [100.0, 0.0, *[100.0] * 6]
     finally:
         await opened.close()
+
+
+async def test_logs_of_a_practice_cluster_go_with_it(session: Session) -> None:
+    """The next one gives its jobs the same uids, and must not find what this one printed."""
+    folder = session.connected.target.cluster.practice_folder
+    assert folder is not None
+    assert folder in session.follow.folder.parents

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.models.failure import Ending
 from console.spool.part import Part
-from console.spool.shelf import JobNote, Shelf, kept, kept_job, logs_folder, sweep
+from console.spool.shelf import JobNote, Shelf, kept, kept_job, sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,3 @@ def test_old_logs_go_then_the_oldest_until_the_rest_is_small_enough(
     busy.close()
     monkeypatch.setenv("A4_LOGS_KEEP_GB", "nonsense")
     assert sweep(tmp_path, now=now) == []
-
-
-def test_practice_has_a_folder_of_its_own() -> None:
-    assert logs_folder(practice=True) != logs_folder(practice=False)
