@@ -255,7 +255,7 @@ class FakeSession:
     @cached_property
     def follow(self) -> Follow:
         """The real one, over streams of `logs`; a key in `running` says that its container has not ended."""
-        return Follow(cast("Any", self), self._stream)
+        return Follow(cast("Any", self), self._stream, logs_folder())
 
     def _stream(self, wanted: Wanted, memory: Memory, clean: Any, restarts: int) -> FakeStream:
         return FakeStream(self, wanted, memory, clean, restarts)
