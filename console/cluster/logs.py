@@ -180,7 +180,7 @@ class LogStream:
             cutter, self._rest = LineCutter(), []
             async for chunk in pieces:
                 batch, seen = self._new(cutter.feed(chunk)), self.open
-                self.open = blotted(cutter.open)
+                self.open = blotted(cutter.open) if cutter.open else b""
                 if batch:
                     before = self._look_for_gap(before, batch)
                 if batch or self.open != seen:
