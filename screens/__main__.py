@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -22,10 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     if "proxy" in argv:
+        gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time
         from screens.cli import proxy  # before everything else is imported: ssh waits for it
 
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
+        gc.enable()
     from screens.cli.output import speaking
 
     with speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):

@@ -12,14 +12,14 @@ from urllib.parse import quote, urlencode
 
 from console.cluster.wire import outdated, refusal_of
 from console.errors import BadInput, ConsoleError, NotFound, Unreadable
-from console.models.tunnel import LivePod
+from console.models.address import LivePod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from console.cluster.login import Login
     from console.cluster.wire import Answer, Wire
-    from console.models.tunnel import Address
+    from console.models.address import Address
 
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
 _LABEL = "jobset.sigs.k8s.io/"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from console.models.tunnel import Address, LivePod
+    from console.models.address import Address, LivePod
     from console.tunnel.reach import Reach
 
 _PIECE = 1 << 16

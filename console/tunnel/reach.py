@@ -15,7 +15,7 @@ from console.cluster.forward import NotSpoken, dial, other_protocol
 from console.cluster.locate import Ended, Outdated, Waiting, locate
 from console.cluster.wire import connected
 from console.errors import NotFound, NotLoggedIn, Unreachable
-from console.models.tunnel import LivePod
+from console.models.address import LivePod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from console.cluster.forward import Pipe
     from console.cluster.login import Login
     from console.cluster.wire import Wire
-    from console.models.tunnel import Address
+    from console.models.address import Address
 
 LIMIT = 60.0
 """Seconds a connection waits for the pod that replaces another."""

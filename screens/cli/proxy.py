@@ -6,6 +6,7 @@ Run straight from `main`, without the command line of everything else: ssh waits
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from functools import partial
@@ -93,7 +94,7 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and carry."""
-    from console.models.tunnel import SSH_PORT, Address, Ports
+    from console.models.address import SSH_PORT, Address, Ports
     from console.tunnel.pipe import carry, login
     from console.tunnel.reach import LIMIT, Reach
 
@@ -109,6 +110,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
         from console.ssh.following import follow
 
         found = partial(follow, who, name)
+    gc.enable()  # from here on the process may live for days
     await carry(Reach(who), address, port, limit=limit, say=warn, found=found)
 
 

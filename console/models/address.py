@@ -1,0 +1,103 @@
+"""What a tunnel leads to: addresses of ranks, the pods that fill them, pairs of ports.
+
+All that `a4 proxy` needs of tunnels: ssh waits for its imports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.errors import BadInput
+
+SSH_PORT = 2222
+_POD = "pod/"
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A rank of a job: its number over the whole job, or a place in one replicated job; or a pod by its name."""
+
+    namespace: str
+    job: str
+    number: int = 0
+    group: str = ""
+    """Replicated job in which `number` counts; empty: in the whole job."""
+    pod: str = ""
+    """A pod by name; job, number and group then mean nothing."""
+
+    @classmethod
+    def of(cls, namespace: str, job: str, rank: str = "") -> Address:
+        """From the words of a command line: JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput."""
+        if job.startswith(_POD):
+            if rank:
+                raise BadInput(f"{job} is a pod already: no rank can follow it.")
+            return cls(namespace, "", pod=job.removeprefix(_POD))
+        group, slash, index = rank.rpartition("/")
+        if not job:
+            raise BadInput("No job was named.", "Name it: JOB RANK, or pod/NAME.")
+        if not (index or "0").isdecimal() or (slash and not (group and index)):
+            raise BadInput(
+                f"{rank} is no rank.",
+                "Give a number that counts over the whole job (3), or one of a replicated job (workers/3).",
+            )
+        return cls(namespace, job, int(index or 0), group)
+
+    @property
+    def rank_text(self) -> str:
+        """The rank as `of` reads it; empty for a pod."""
+        if self.pod:
+            return ""
+        return f"{self.group}/{self.number}" if self.group else str(self.number)
+
+    @property
+    def job_text(self) -> str:
+        """The job as `of` reads it."""
+        return f"{_POD}{self.pod}" if self.pod else self.job
+
+    @property
+    def slug(self) -> str:
+        """A name without spaces or slashes."""
+        return self.pod or f"{self.job}-{self.group}{'-' if self.group else ''}{self.number}"
+
+    def __str__(self) -> str:
+        return f"pod {self.pod}" if self.pod else f"{self.job} rank {self.rank_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class LivePod:
+    """The pod that fills a rank now."""
+
+    namespace: str
+    pod: str
+    uid: str = ""
+    container: str = ""
+    """The one that does the work."""
+    number: int = -1
+    """Of the rank over the whole job; -1 for a pod by name."""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """A port of a pod, and the one of this machine that leads there."""
+
+    remote: int
+    local: int = 0
+    """0: the one it had last time, else the same number, else a free one."""
+
+    @classmethod
+    def of(cls, text: str) -> Ports:
+        """From REMOTE or LOCAL:REMOTE; BadInput."""
+        first, colon, second = text.partition(":")
+        local, remote = (first, second) if colon else ("0", first)
+        numbers = [
+            int(each) if each.isdecimal() and len(each) <= len(str(_LAST_PORT)) else -1
+            for each in (remote, local or "0")
+        ]
+        if not (1 <= numbers[0] <= _LAST_PORT and 0 <= numbers[1] <= _LAST_PORT):
+            raise BadInput(f"{text} names no ports.", "Write REMOTE or LOCAL:REMOTE, such as 8888 or 9000:8888.")
+        return cls(*numbers)
+
+    def __str__(self) -> str:
+        return f"{self.local}:{self.remote}" if self.local else str(self.remote)
