@@ -25,6 +25,8 @@ _LABELS = (
     (re.compile(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
 )
 """What launchers and log readers put in front of a line, and whether it tells processes apart."""
+_IN_LABELS = ":[>\x1b"
+"""One of these stands in every label, and in no row."""
 _TYPE = re.compile(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
@@ -72,6 +74,8 @@ class Torn:
 
 def label_of(line: str) -> tuple[str, str]:
     """Which process printed the line, as far as labels tell, and the line without them."""
+    if not any(map(line.__contains__, _IN_LABELS)):
+        return "", line
     text, stream = ANSI.sub("", line), ""
     for _ in range(6):
         for pattern, tells in _LABELS:

@@ -16,6 +16,9 @@ _MARKS = ("elapsed time per iteration", "consumed samples")
 _STEP_TIME = re.compile(
     r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?)MODEL_TFLOP/s/GPU)?"
 )
+_NO_MARKS = bytes(each for each in range(256) if each not in b":|")
+_MARKED = b":|" * 64
+"""What is left of `name: value | name: value |` without all but these marks."""
 _LOSSES = ("lm loss", "loss")
 _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
 
@@ -35,6 +38,13 @@ def megatron(text: str) -> list[Found]:
 
 def _fields(text: str) -> dict[str, float]:
     """The numbers between the bars, by the words before them."""
+    marks = text.encode().translate(None, _NO_MARKS)
+    if marks == _MARKED[: len(marks)]:  # as nearly all lines are
+        pieces = text.replace("|", ":").split(":")
+        try:
+            return dict(zip(map(str.strip, pieces[:-1:2]), map(float, pieces[1::2]), strict=True))
+        except ValueError:
+            """One of them is no plain number."""
     fields: dict[str, float] = {}
     for part in text.split("|"):
         name, colon, value = part.partition(":")
