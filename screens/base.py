@@ -161,8 +161,9 @@ class LiveApp(OrderedApp):
             await session.close()
 
     def _tick(self) -> None:
-        ring(self)
-        self.draw_between_keys("ages", self._draw_ages)
+        if self.is_running:  # a last tick may come while the screens are being taken away
+            ring(self)
+            self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:

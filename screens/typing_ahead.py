@@ -107,7 +107,7 @@ class OrderedApp(App[int]):
             self.set_timer(KEYS_REST, self._draw_rested)
 
     def _draw_waiting(self) -> None:
-        if not self.screen_stack:  # the app ends
+        if not self.is_running:  # the screens are being taken away
             return
         waiting, self._with_next_key = self._with_next_key, {}
         for draw in waiting.values():
