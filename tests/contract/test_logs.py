@@ -68,6 +68,44 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
     assert kept == seen
 
 
+async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_told_of(
+    cluster: Cluster, space: Space, tmp_path: Path
+) -> None:
+    await space.queue("team", 16)
+    await space.jobset("job", "team", 2, restarts=1)
+    pods = await space.pods("job", 2)
+    async with cable(cluster.kubeconfig, tmp_path) as (line, kubeconfig):
+        session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
+        session.follow = Follow(session, folder=tmp_path / "logs")
+        seen: Counter[str] = Counter()
+        try:
+            async with session.follow.job(space.name, "job") as log:
+                reading = asyncio.create_task(count(log, seen))
+                printed = await print_lines(space, pods, "before")
+                await has(seen, printed, log)
+                await line.pull()
+                await eventually(lambda: waits(log, 2), "the console notices the cut")
+                await print_lines(space, pods, "lost")
+                old = {pod["metadata"]["uid"] for pod in pods}
+                await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
+                pods = await eventually(lambda: others(space, old, 2), "all ranks are there again")
+                printed += await print_lines(space, pods, "after")
+                await line.plug()
+                await has(seen, printed, log)
+                await eventually(lambda: gaps(log, 2), "what may be missing is told of")
+                assert "2 of 2 live" in log.coverage.words
+                assert "2 gaps with lines that may be lost" in log.coverage.words
+                assert {gap.why for gap in log.coverage.gaps} == {"its pod was gone before the end of its log was read"}
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+        finally:
+            await session.close()
+
+
+async def gaps(log: JobLog, number: int) -> bool:
+    return len(log.coverage.gaps) == number and log.coverage.live == number
+
+
 async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
     cluster: Cluster, space: Space, tmp_path: Path
 ) -> None:
@@ -121,11 +159,11 @@ async def has(seen: Counter[str], printed: Counter[str], log: JobLog) -> None:
         raise AssertionError(f"{len(missing)} lines are missing: {missing[:3]}; {log.coverage}") from None
 
 
-async def waits(log: JobLog) -> bool:
-    return log.coverage.live < RANKS
+async def waits(log: JobLog, ranks: int = RANKS) -> bool:
+    return log.coverage.live < ranks
 
 
-async def others(space: Space, old: set[str]) -> list[Object]:
+async def others(space: Space, old: set[str], ranks: int = RANKS) -> list[Object]:
     """The pods, once none of them is one of those."""
-    pods = await space.pods("job", RANKS)
+    pods = await space.pods("job", ranks)
     return pods if not {pod["metadata"]["uid"] for pod in pods} & old else []
