@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.parsers.lm_eval import parse_lm_eval
+from console.parsers.nccl import parse_nccl
 from console.parsers.pyspy import parse_pyspy
 from console.parsers.training import TrainingParser
-from console.practice.node.standins import write_standins, write_state
+from console.practice.node.standins import sick_gpu, write_standins, write_state
 from console.practice.programs.catalogue import RECIPES
 from console.practice.programs.faults import faults, pace
 from console.practice.programs.script import Exit, Meet, Place, Room, Say, Wait
@@ -173,3 +174,20 @@ def test_an_evaluation_ends_with_its_table() -> None:
         "cmmlu",
         "ceval-valid",
     ]
+
+
+def test_a_test_of_nccl_with_wrong_values_fails() -> None:
+    lines, code = printed(RECIPES["nccl-all-reduce"], member(0, nodes=1, PRACTICE_FAULT="wrong:3"))
+    (test,) = parse_nccl("\n".join(lines).encode())
+    wrong = [(row.out_of_place.wrong, row.in_place.wrong) for row in test.rows if row.out_of_place and row.in_place]
+    assert (code, test.out_of_bounds, test.ok) == (1, 12, False)
+    assert wrong[3] == (12, 0)
+    assert sum(map(sum, wrong)) == 12
+
+
+def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
+    room = Room()
+    well, sick = (member(rank, room, PRACTICE_FAULT="xid:2") for rank in range(2))
+    for where in (well, sick):
+        trained(until_stuck("ddp-train", where)[0])
+    assert (sick_gpu(well), sick_gpu(sick)) == (None, 3)

@@ -11,6 +11,7 @@ slow     steps take a third longer from there
 oom      the pod (without a number: every pod) is killed for its memory
 fail     the pod (without a number: the last) ends with a traceback, the others wait for it
 hang     the pod (as above) stops for ever in its data loader, the others in the next all_reduce
+wrong    a test of NCCL has wrong values in that row, counted from 0
 xid      a GPU of the pod (without a number: of the last) has an uncorrected memory error, Xid 94; training goes on
 timeout  as hang, but after ten minutes the watchdog of NCCL ends the others
 =======  ====================================================================================================

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ROW_SECONDS = 1.2
+_WRONG = 12
+"""Values that are wrong in a row that is told to have some."""
 
 
 def size_in_bytes(text: str) -> int:
@@ -100,22 +102,26 @@ def _table(place: Place) -> Iterator[Step]:
         yield Say(_with_settings(line, sizes, place))
     rows, shown = all_reduce_rows(), []
     missing = [size for size in sizes if size not in rows]
-    hang = fault_at(place, "hang")
+    hang, wrong = fault_at(place, "hang"), fault_at(place, "wrong")
     for number, size in enumerate(size for size in sizes if size in rows):
         if number == hang:
             yield Wait(10.0**8)
         yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
-        yield Say(rows[size])
-        shown.append(rows[size])
+        row = rows[size] if number != wrong else _spoilt(rows[size])
+        yield Say(row)
+        shown.append(row)
     if missing:
         yield Say(
             f"# practice cluster: {len(missing)} of {len(sizes)} sizes are left out, there is no recording of them"
         )
-    yield Say("# Out of bounds values : 0 OK")
+    spoilt = wrong is not None and wrong < len(shown)
+    yield Say(f"# Out of bounds values : {_WRONG} FAILED" if spoilt else "# Out of bounds values : 0 OK")
     yield Say(f"# Avg bus bandwidth    : {_average(shown)} ")
     yield Say("#")
     yield Say("# Collective test concluded: all_reduce_perf")
     yield Say("#")
+    if spoilt:
+        yield Exit(1)
 
 
 def _sizes(place: Place) -> list[int]:
@@ -149,3 +155,9 @@ def _average(rows: list[str]) -> str:
         return next(line for line in recorded if line.startswith("# Avg bus")).partition(":")[2].strip()
     values = [float(row.split()[column]) for row in rows for column in (7, 11)]
     return f"{sum(values) / len(values):g}" if values else "0"
+
+
+def _spoilt(row: str) -> str:
+    """The row with wrong values in its out-of-place half."""
+    start, end = [found.span() for found in re.finditer(r"\S+", row)][8]
+    return f"{row[: end - len(str(_WRONG))]}{_WRONG}{row[end:]}" if end - start == 1 else row
