@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 _SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV",
             143: "SIGTERM"}  # fmt: skip
-_EVICTIONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "DeletionByTaintManager", "TerminationByKubelet"}
+_EVICTIONS = {
+    "Evicted",
+    "NodeLost",
+    "NodeShutdown",
+    "Terminated",
+    "DeletionByTaintManager",
+    "TerminationByKubelet",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+}
 _PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
 _WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
 
@@ -98,17 +107,18 @@ def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
 def _of_pod(pod: Pod, rank: int, node: Node | None) -> Ending | None:
     bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
               key=lambda each: each.finished, default=None)  # fmt: skip
-    if bad is None and pod.phase != "Failed":
+    if bad is None and pod.phase != "Failed" and not pod.disruption:
         return None
-    cause = "eviction" if pod.reason in _EVICTIONS else "preemption" if pod.reason in _PREEMPTIONS else "failure"
+    why = pod.disruption or pod.reason
+    cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
     return Ending(
-        pod.attempt, rank, pod.name, pod.node, pod.reason or (bad.reason if bad else ""), _message(pod, bad),
-        bad.exit_code if bad else None, bad.finished if bad else 0.0, cause, node_notes(node),
+        pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
+        bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node),
     )  # fmt: skip
 
 
 def _message(pod: Pod, bad: Container | None) -> str:
-    return pod.message or (bad.message if bad else "")
+    return pod.message or pod.disruption_message or (bad.message if bad else "")
 
 
 def node_notes(node: Node | None) -> tuple[str, ...]:

@@ -47,6 +47,10 @@ class Pod:
     """When deletion was asked for; 0.0 while nobody did."""
     gated: tuple[str, ...] = ()
     """Scheduling gates that still hold it back."""
+    disruption: str = ""
+    """Why somebody takes it away that is none of its own, such as EvictionByEvictionAPI; empty: nobody does."""
+    disruption_message: str = ""
+    disrupted_at: float = 0.0
     unschedulable: str = ""
     """The scheduler's message while it finds no node."""
     ready: bool = False

@@ -117,6 +117,9 @@ def parse_pod(wire: PodWire) -> Pod:
     labels, owner = labels_of(meta), owner_of(meta)
     conditions = {each.type: each for each in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    taken = conditions.get("DisruptionTarget")
+    if taken is None or taken.status != "True":
+        taken = ConditionWire()
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return Pod(
         namespace=shared(meta.namespace),
@@ -133,6 +136,9 @@ def parse_pod(wire: PodWire) -> Pod:
         started=parse_time(status.start_time),
         deleting_since=parse_time(meta.deletion_timestamp),
         gated=tuple(shared(each.name) for each in spec.scheduling_gates or ()),
+        disruption=shared(taken.reason),
+        disruption_message=taken.message or "",
+        disrupted_at=parse_time(taken.last_transition_time),
         unschedulable=shared(scheduled.message) if scheduled and unschedulable else "",
         ready=ready is not None and ready.status == "True",
         job=shared(labels.get("batch.kubernetes.io/job-name")),

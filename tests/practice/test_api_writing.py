@@ -156,7 +156,10 @@ async def test_eviction_begins_a_deletion(tmp_path: Path) -> None:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "run"}}
         answer = await api.send("POST", f"{PODS}/run/eviction", body)
         assert (answer.status, answer.body["status"]) == (201, "Success")
-        assert api.storage.get(kinds.PODS, "default", "run")["metadata"]["deletionGracePeriodSeconds"] == 30
+        pod = api.storage.get(kinds.PODS, "default", "run")
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+        (told,) = (each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget")
+        assert (told["status"], told["reason"]) == ("True", "EvictionByEvictionAPI")
 
 
 async def test_a_namespace_that_ends_takes_no_more(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.practice.api import managed_fields, schema
@@ -210,8 +211,20 @@ class Changes:
             node = body.get("target", {}).get("name", "")
             return Result(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
+        if not change.dry_run:
+            self._storage.modify(
+                PODS, target.namespace, target.name, partial(_disrupt, self._storage.moment), subresource="status"
+            )
         gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
         return Result(gone, created=True, gone=True)
+
+
+def _disrupt(moment: str, pod: Object) -> None:
+    """Say who takes the pod away, as the API server does before it deletes an evicted one."""
+    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
+    others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
+    pod["status"]["conditions"] = [*others, told]
 
 
 def _check_whole(served: Served, obj: Object, target: Target) -> None:

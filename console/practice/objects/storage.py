@@ -64,6 +64,11 @@ class Storage:
 
     # reading
 
+    @property
+    def moment(self) -> str:
+        """The time as objects have it."""
+        return timestamp(self._now())
+
     def find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         """Return one object, or None."""
         key = (namespace or "" if resource.namespaced else "", name)

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
-from console.models.failure import Ending
+from console.models.failure import Ending, endings
 from console.models.training import Rewind, Step
 from console.models.training_export import track_csv, track_json, track_svg
 from console.models.training_marks import MarkKind
 from console.models.training_series import BLOCK, Column, Series
 from console.models.training_track import Track, peak_of
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
 
 
 def steps(number: int, *, total: int = 0, nan_from: int = 0, spike_at: int = 0, flat: bool = False) -> list[Step]:
@@ -142,3 +145,14 @@ def test_exports_hold_every_step_and_say_nan_as_text() -> None:
     assert "a &lt;b&gt;" in drawn
     assert "old smoothed" in drawn
     assert "nan" in drawn
+
+
+def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
+    job = jobset("train", 2)
+    taken = rank(job, 1, "node-1", disruption="EvictionByEvictionAPI", disruption_message="Eviction API: evicting",
+                 disrupted_at=1234.0, deleting_since=1264.0)  # fmt: skip
+    (ending,) = endings(job, fleet_of(job, rank(job, 0, "node-0"), taken))
+    assert (ending.rank, ending.cause, ending.time, ending.exit_code) == (1, "eviction", 1234.0, None)
+    assert (ending.how, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
+    preempted = replace(taken, disruption="PreemptionByScheduler")
+    assert endings(job, fleet_of(job, preempted))[0].cause == "preemption"
