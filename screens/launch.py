@@ -281,6 +281,7 @@ class LaunchScreen(LiveScreen):
         """Help for the field with the keys, and all of what is wrong with it."""
         event.stop()
         self.note.runs = tuple(help_words(event.field, event.problem))
+        self.query_one(PreflightLine).wait()
 
     @on(ResourceTable.Opened, "RecipeTable")
     def enter_form(self, event: ResourceTable.Opened) -> None:

@@ -52,6 +52,11 @@ class PreflightLine(SentenceLine):
             self._due.stop()
         self._due = self.set_timer(REST, lambda: self._look(session, plan))
 
+    def wait(self) -> None:
+        """Somebody moves in the form: a look that is due begins that much later."""
+        if self._due is not None:
+            self._due.reset()
+
     @work(group="preflight", exclusive=True)
     async def _look(self, session: Session, plan: LaunchPlan) -> None:
         try:
