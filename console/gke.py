@@ -170,6 +170,7 @@ def read_pool(found: api.NodePool) -> GkePool:
         auto_upgrade=found.management.auto_upgrade,
         surge=found.upgrade_settings.max_surge,
         unavailable=found.upgrade_settings.max_unavailable,
+        account=config.service_account,
         workload_metadata=config.workload_metadata_config.mode.name if config.workload_metadata_config.mode else "",
         networks=len(found.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,

@@ -39,6 +39,16 @@ class Registries:
         with told(f"look at repository {name} in {location}"):
             return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
 
+    async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
+        """Who may do what with a repository, by its own policy: role -> members."""
+        path = f"projects/{project}/locations/{location}/repositories/{name}"
+        with told(f"see who may use repository {name}"):
+            policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
+        found: dict[str, set[str]] = {}
+        for each in policy.bindings:
+            found.setdefault(each.role, set()).update(each.members)
+        return {role: frozenset(names) for role, names in found.items()}
+
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         """Make a repository for images and wait until it is there."""
         request = api.CreateRepositoryRequest(

@@ -108,6 +108,8 @@ class GkePool:
     """Addresses of its managed instance groups."""
     max_run: float = 0.0
     """Seconds after which a machine is taken away; 0.0: never."""
+    account: str = ""
+    """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether the pods of a launch may use its buckets (P12): by the bucket's policy or by the project's, and as whom."""
+"""Who may: the pods their buckets (P12), the nodes their images (P23); by the thing's own policy, or the project's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ConsoleError
+from console.models.image_facts import Reference
 from console.parsers.found import NamedWire
 from console.parsers.meta import annotations_of
-from console.preflight.google import members, project_members, project_number
-from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip
+from console.preflight.google import members, project_members, project_number, repository_members
+from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,6 +24,10 @@ _ENOUGH = {
     _ROLES[1]: ("roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.legacyBucketOwner",
                 "roles/storage.bucketViewer", "roles/owner"),
 }  # fmt: skip
+_READS = frozenset(f"roles/artifactregistry.{each}" for each in ("reader", "writer", "repoAdmin", "admin")) | {
+    "roles/editor",
+    "roles/owner",
+}
 _EVERYBODY = frozenset({"allUsers", "allAuthenticatedUsers"})
 _ACTS_AS = "iam.gke.io/gcp-service-account"
 """Annotation of a ServiceAccount whose pods act as an account of Google's."""
@@ -121,3 +126,31 @@ class _Names:
             and self.pool in name
             and (name.endswith(self._ends) or "/kubernetes.cluster/" in name or name.endswith(f"{self.pool}/*"))
         )
+
+
+# images
+
+
+async def nodes_read(look: Looking, image: str) -> Verdict:
+    """Whether the machines' own accounts may pull an image of the cluster's project; others know that of theirs."""
+    cluster = await look.gke()
+    named = Reference.of(image).repository
+    if named is None or named[0] != cluster.project:
+        return ok("")
+    accounts = {pool.account if "@" in pool.account else "" for pool in cluster.pools if pool.accelerators}
+    if "" in accounts:
+        usual = f"{await project_number(look, cluster.project)}-compute@developer.gserviceaccount.com"
+        accounts = (accounts - {""}) | {usual}
+    policies = [await repository_members(look, *named), await project_members(look, cluster.project)]
+    held = {name for policy in policies for role in policy.keys() & _READS for name in policy[role]}
+    without = sorted(each for each in accounts if f"serviceAccount:{each}" not in held and not held & _EVERYBODY)
+    if not without:
+        return ok(f"The nodes may read it, as {', '.join(sorted(accounts))}.")
+    project, location, name = named
+    command = (
+        f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} --project={project} "
+        f"--role=roles/artifactregistry.reader --member=serviceAccount:{without[0]}"
+    )
+    told = f"Neither {name} nor the project gives {', '.join(without)}, as whom the nodes pull, the right to read."
+    return warn(told, "Pods with it then wait in ImagePullBackOff.", "Give the nodes' account the reader's role.",
+                command=command)  # fmt: skip

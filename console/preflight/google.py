@@ -117,6 +117,18 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     return await look.ask(GOOGLE, f"storage: who may use bucket {name}", question)
 
 
+async def repository_members(look: Looking, project: str, location: str, name: str) -> Mapping[str, Collection[str]]:
+    """Role -> who has it on a repository."""
+
+    async def question() -> Mapping[str, Collection[str]]:
+        module = await _module("registry")
+        registries = module.Registries(await look.session.cloud.reach())
+        found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
+        return found
+
+    return await look.ask(GOOGLE, f"artifactregistry: who may use {name} in {location}", question)
+
+
 async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...]:
     """The latest builds of a project in a region, latest first."""
 

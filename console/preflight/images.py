@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
-from console.models.check import Mend, Repair
+from console.models.check import Mend, Repair, Result
 from console.models.image_facts import Reference
 from console.parsers.found import PodObjectWire
+from console.preflight.access import nodes_read
 from console.preflight.google import builds, enabled, permissions, repositories
 from console.preflight.looking import KUBERNETES, REGISTRY
 from console.preflight.verdict import Verdict, both, enable, fail, ok, seen, skip, warn
@@ -83,7 +84,10 @@ async def image_there(look: Looking) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
-    return both(await seen(_pullable(look, image)), await seen(_pulled_before(look, image)))
+    there = await seen(_pullable(look, image))
+    if there.result is Result.FAIL:
+        return both(there, await seen(_pulled_before(look, image)))
+    return both(there, await seen(_pulled_before(look, image)), await seen(nodes_read(look, image)))
 
 
 async def _pullable(look: Looking, image: str) -> Verdict:

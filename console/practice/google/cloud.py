@@ -73,7 +73,10 @@ class PracticeProject:
     lacking: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
     """Permissions that whoever asks does not have in it."""
     bindings: dict[str, tuple[str, ...]] = field(
-        default_factory=lambda: {"roles/owner": ("user:owner@example.com",), "roles/storage.admin": ()}
+        default_factory=lambda: {
+            "roles/owner": ("user:owner@example.com",),
+            "roles/artifactregistry.reader": ("serviceAccount:1001-compute@developer.gserviceaccount.com",),
+        }
     )
     """Role -> who has it in the whole project."""
 

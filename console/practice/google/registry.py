@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from google.cloud import artifactregistry_v1 as api
+from google.iam.v1.iam_policy_pb2 import GetIamPolicyRequest
+from google.iam.v1.policy_pb2 import Binding, Policy
 
 from console.models.build import repository_parts
 from console.practice.google.cloud import PROJECT, REGION, missing
@@ -36,6 +38,8 @@ class Shelf:
         self.world = world
         self.repositories: dict[str, api.Repository] = {}
         self.images: dict[str, api.DockerImage] = {}
+        self.bindings: dict[str, dict[str, tuple[str, ...]]] = {}
+        """By repository: role -> members."""
         kinds = api.Repository.Format
         for project, place, name, kind in (
             (PROJECT, REGION, "a4", kinds.DOCKER),
@@ -110,7 +114,13 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
     async def image(request: api.GetDockerImageRequest) -> api.DockerImage:
         return _found(shelf.images, request.name)
 
+    async def policy(request: GetIamPolicyRequest) -> Policy:
+        _found(shelf.repositories, request.resource)
+        bindings = shelf.bindings.get(request.resource, {})
+        return Policy(bindings=[Binding(role=role, members=names) for role, names in bindings.items()])
+
     return {
+        f"{SPOKEN}/GetIamPolicy": Method(GetIamPolicyRequest, policy),
         f"{SPOKEN}/ListRepositories": Method(api.ListRepositoriesRequest, repositories),
         f"{SPOKEN}/GetRepository": Method(api.GetRepositoryRequest, repository),
         f"{SPOKEN}/CreateRepository": Method(api.CreateRepositoryRequest, create),

@@ -266,6 +266,24 @@ async def test_what_the_project_gives_counts_and_the_account_that_pods_act_as(he
         assert "act as train@practice.iam" in found.evidence
 
 
+async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
+    wish = here.wish(NCCL, "image=us-central1-docker.pkg.dev/practice/a4/testbed:nemo25.04-gib1.0.6-A4")
+    assert "The nodes may read it, as 1001-compute@developer." in (await here.look("P23", wish)).evidence
+    shelf = here.world.part(Shelf)
+    path = "projects/practice/locations/us-central1/repositories/a4"
+    with setting(here.world.projects["practice"], "bindings", {}):
+        check = await here.look("P23", wish)
+        assert check.result is Result.WARN
+        assert "ImagePullBackOff" in check.reason
+        assert "--member=serviceAccount:1001-compute@developer.gserviceaccount.com" in check.command
+        with setting(shelf, "bindings", {path: {"roles/artifactregistry.reader": ("allUsers",)}}):
+            assert (await here.look("P23", wish)).result is Result.OK
+    with setting(here.world.projects["practice"], "lacking", {"resourcemanager.projects.getIamPolicy"}):
+        blind = await here.look("P23", wish)
+    assert blind.result is Result.OK
+    assert "Not seen: Could not see who may do what in practice" in blind.evidence
+
+
 async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) -> None:
     known = await here.look("P24", here.wish(NCCL))
     assert "It has sshd (a step of its build), mpirun (OPENMPI_VERSION=4.1.7)." in known.evidence
