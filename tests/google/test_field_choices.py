@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import pytest
 
+from console.cloud_offers import offer_of
+from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
+from console.models.offer import GOOGLE_KINDS, Offer, OfferState
 from console.practice.google.cloud import Fault
 from console.practice.google.vault import BUCKET
 from screens.launch import LaunchScreen
@@ -13,7 +17,6 @@ from tests.google.test_image_screens import practised, world_of
 from tests.screens.press import screen_text, toasts, until
 
 if TYPE_CHECKING:
-    import pytest
     from textual.pilot import Pilot
 
     from screens.app import ConsoleApp
@@ -97,3 +100,35 @@ async def test_what_google_refuses_stands_in_the_list(monkeypatch: pytest.Monkey
         await pilot.press("enter")
         await until(pilot, lambda: "lustre.googleapis.com is not enabled" in screen_text(app))
         assert screen.form.texts["storage.lustre.instance"] == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "words"),
+    [
+        (NotFound("The cluster is none of GKE's.", "Only GKE has them."), OfferState.ABSENT, "none of GKE's"),
+        (NotLoggedIn("There are no credentials.", "Log in."), OfferState.FAILED, "There are no credentials. Log in."),
+        (ApiDisabled("Off.", service="file.googleapis.com"), OfferState.FAILED, "file.googleapis.com is not enabled"),
+    ],
+)
+@pytest.mark.parametrize("kind", sorted(GOOGLE_KINDS))
+async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, state: OfferState, words: str) -> None:
+    class Elsewhere:
+        class cloud:  # noqa: N801
+            @staticmethod
+            async def place() -> None:
+                raise error
+
+    found = await offer_of(Elsewhere(), kind)  # type: ignore[arg-type]
+    assert (found.kind, found.names, found.state) == (kind, (), state)
+    assert words in found.why
+
+
+def test_two_lists_become_one() -> None:
+    here = Offer("images", ("a", "b"), {"a": "built"})
+    more = Offer("images", ("b", "c"), {"a": "in the registry", "c": "in the registry"}, fills={"c": {"x": "1"}})
+    found = here.joined(more)
+    assert found.names == ("a", "b", "c")
+    assert (found.about["a"], found.about["c"]) == ("built", "in the registry")
+    assert (found.state, found.why, found.fills) == (OfferState.LISTED, "", {"c": {"x": "1"}})
+    nothing = Offer("images").joined(Offer("images", state=OfferState.FAILED, why="no"))
+    assert (nothing.state, nothing.why) == (OfferState.FAILED, "no")
