@@ -129,7 +129,7 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
     )
     (unheard,) = (key for key, job in patrol.jobs.items() if not job.heard)
     at = next(at for at, job in enumerate(cluster.jobs) if job.key == unheard)
-    failed = Condition("Failed", True, "FailedJobs", "jobset failed", time.time())
+    failed = Condition("Failed", "True", "FailedJobs", "jobset failed", time.time())
     cluster.jobs[at] = replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
     cluster.show()
     await rounds(patrol)

@@ -132,7 +132,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
         await soon(lambda: panels() == (sizes[:ROWS], [1]), "the first rows and steps")
 
         await pilot.press("l")
-        rounds = await is_cut(line, app, *jobs, seconds)
+        rounds = await is_cut(line, app, tests, trained, seconds)
         await soon(lambda: "16 reconnecting" in pages[1].query_one(LogView).status, "the log says so")
         title = pages[1].query_one(TitleBar)
         await soon(lambda: re.search(r"reconnecting, \d+ \w+ old", text_of(title)), "the title says how old it all is")
