@@ -14,6 +14,8 @@ ENOUGH = 5
 """Iterations after which the pace of a run is known: the first ones compile, and fill caches."""
 SETTLES = 10.0
 """Seconds at first in which lines come that were printed before anybody listened."""
+MOST_READING = 60.0
+"""Seconds that a log may take to be read once more; a run that restarted never comes to where it was."""
 MOST = 200
 """Alarms that are kept."""
 _PAUSE = re.compile(
@@ -68,8 +70,10 @@ class AlarmWatch:
         """When something was printed last, and when there was a new iteration."""
         self.heard_any = False
         self._begun = self._listens = now
-        self._awaited = False
-        """Whether another one listens, who has not read as far yet."""
+        self._awaited: int | None = None
+        """The iteration that was heard before another one began to listen, who has not read as far yet."""
+        self._read: tuple[int | None, float] = (None, now)
+        """How far that one is, and since when."""
         self._key, self._limits = key, thresholds
         self._last: Look | None = None
         self._pausing = False
@@ -96,13 +100,12 @@ class AlarmWatch:
         """Another one listens from here on, who reads what was printed before once more."""
         self.quiet, self._listens = "no rank has", now
         if self._last is not None:
-            self._awaited = self._last.step is not None
+            self._awaited, self._read = self._last.step, (None, now)
             self._last = replace(self._last, step=None, steps=0)
 
     def look(self, now: float, look: Look) -> list[Alarm]:
         """How it is at that moment; the alarms that are new."""
-        self._awaited = self._awaited and look.step is None and now - self._listens < SETTLES
-        if self._awaited and not look.finished:
+        if self._catches_up(now, look):
             return []
         known = len(self.alarms)
         before = self._last
@@ -117,6 +120,17 @@ class AlarmWatch:
         self._last = look
         del self.alarms[: max(0, len(self.alarms) - MOST)]
         return self.alarms[min(known, len(self.alarms)) :]
+
+    def _catches_up(self, now: float, look: Look) -> bool:
+        """Whether the one who listens since `hand_over` still reads what was heard before."""
+        if self._awaited is None:
+            return False
+        if look.step != self._read[0]:
+            self._read = look.step, now
+        there = look.step is not None and look.step >= self._awaited
+        if there or look.finished or now - self._read[1] >= SETTLES or now - self._listens >= MOST_READING:
+            self._awaited = None
+        return self._awaited is not None
 
     def _happened(self, now: float, look: Look, before: Look | None) -> None:
         """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""

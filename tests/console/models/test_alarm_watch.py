@@ -55,6 +55,37 @@ def test_a_run_that_hung_before_anybody_looked() -> None:
     assert [each.kind for each in watched.look(10_011, replace(WELL, step_time=9_000.0))] == [AlarmKind.STALL]
 
 
+def test_who_reads_the_log_once_more_is_no_stall() -> None:
+    watched = watch()
+    watched.look(9_000, replace(WELL, step=4_640, step_time=8_999.0))
+    watched.hand_over(9_001)
+    for moment, step in ((9_002, 1_011), (9_014, 2_500), (9_020, 4_600)):
+        watched.hear(moment, f"iteration {step}")
+        assert watched.look(moment, replace(WELL, step=step, step_time=100.0)) == []
+    assert watched.look(9_021, replace(WELL, step=4_641, step_time=9_020.0)) == []
+    assert kinds(watched) == []
+    (alarm,) = watched.look(9_330, replace(WELL, step=4_641, step_time=9_020.0))
+    assert alarm.kind is AlarmKind.STALL
+
+
+def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.look(301, WELL)
+    watched.hand_over(310)
+    for moment, step in ((311, None), (312, 40), (313, 100)):
+        assert watched.look(moment, replace(WELL, step=step, step_time=1.0)) == []
+        assert kinds(watched) == [AlarmKind.STALL]
+
+
+def test_a_run_that_restarted_meanwhile_is_not_awaited() -> None:
+    watched = watch()
+    watched.look(0, replace(WELL, step=500))
+    watched.hand_over(1)
+    watched.look(2, replace(WELL, step=60, step_time=2.0))
+    assert watched.look(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
+
+
 def test_warm_up_takes_its_time() -> None:
     watched = watch()
     watched.hear(0, "building the index map")
