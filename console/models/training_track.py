@@ -150,15 +150,19 @@ class Track:
         return took / steps if steps > 0 and took > 0 else None
 
     def eta(self) -> float | None:
-        """Seconds from the last step to the end; None if it cannot be said.
+        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off.
 
         By the clock where that is slower than what is printed: evaluations and checkpoints take their time too.
         """
         last, total = self.last, self.total
         pace = max((each for each in (self.pace(), self._by_clock()) if each is not None), default=None)
-        if last is None or last.step is None or total is None or pace is None or self.finished:
+        if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
             return None
         return max(0.0, (total - last.step) * pace)
+
+    def _broke_off(self) -> bool:
+        """Whether a rank ended badly after the last step."""
+        return any(mark.time >= self.series.times[-1] for mark in self.endings)
 
     def mfu(self, accelerator: str) -> float | None:
         """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known."""

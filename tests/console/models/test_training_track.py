@@ -133,6 +133,15 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
     assert silent.eta() == pytest.approx(51 * 7.0)  # by the clock
 
 
+def test_of_a_run_that_broke_off_nothing_is_left() -> None:
+    every = steps(101, total=400)
+    made = track(every[:100])
+    made.ended_badly([Ending(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
+    assert made.eta() is None
+    made.sync(every, 1000.0 + 7 * 100)
+    assert made.eta() == pytest.approx(299 * 7.0)
+
+
 def test_exports_hold_every_step_and_say_nan_as_text() -> None:
     made = track(steps(30, total=60, nan_from=30))
     told = track_json(made, "nvidia-b200")
