@@ -57,4 +57,7 @@ class Epochs:
         if epoch > before and number <= last:
             base += last
         self._last[reporter] = (epoch, number, base if epoch >= before else 0)
-        return step._replace(step=number + base) if base and epoch >= before else step
+        if not base or epoch < before:
+            return step
+        total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
+        return step._replace(step=number + base, total=total)

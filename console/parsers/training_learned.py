@@ -12,10 +12,10 @@ from console.models.training import Step
 from console.parsers.training_values import NUMBER, Found, broken, count, finite_total, number, positive, thousandth
 
 _PAIR = re.compile(
-    r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: ?\((ms|s)\))?(?: {0,6}[:=] {0,8}| {1,8})"
+    r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: ?\((ms|s)\))?(?: {0,6}[:=] {0,8}| {1,8}\[?)"
     rf"({NUMBER})(?![A-Za-z]{{3}})([KMGT](?![A-Za-z]))?(?: ?/ ?(\d{{1,15}}))?( ?(?:ms|s)\b(?!/))?"
 )
-_TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b")
+_TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _LABELS = re.compile(
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
     r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"

@@ -259,6 +259,18 @@ def test_an_unknown_line_is_learned_when_it_comes_again() -> None:
     assert [(each.step, each.loss) for each in run.steps] == [(1, 2.5), (2, 2.25), (3, 2.0)]
 
 
+def test_numbers_in_brackets_and_speeds_before_their_number() -> None:
+    text = "Epoch [{0}/3], Step [{1}/600], Loss: 2.5\n"
+    every = one(text.format(1, 100) + text.format(1, 600) + text.format(2, 100)).steps
+    assert [(each.step, each.total) for each in every] == [(100, 600), (600, 600), (700, None)]
+    for line in ("[step {0}] loss=3.0 tok/s=1234\n", "step {0} | loss 3.0 | 1234 tok/s\n"):
+        assert [each.tokens_per_s for each in one(line.format(5) + line.format(6)).steps] == [1234, 1234]
+
+
+def test_a_total_before_a_bar_is_no_step() -> None:
+    assert numbers("iteration 5/ 10 | loss 3\niteration 6/  10 | loss 3\n") == [5, 6]
+
+
 def test_evaluation_and_prose_are_no_training() -> None:
     prose = "step 5: train loss 2.6395, val loss 2.2629\nvalidate step:  5  loss:  7.3\nthe loss at step 5 was high\n"
     assert parse_training((prose * 3).encode()) == ()
