@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.alarm import GLYPH
+from console.models.alarm import GLYPH, AlarmKind
 from console.models.job import JobState
 from console.models.ranks import first_failure
 from screens import wording
@@ -58,7 +58,8 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
     if gone:
         return [Run("The JobSet has been deleted; this is what was last seen of it.", "waits")]
     runs: list[Run] = []
-    for alarm in line.alarms[-2:]:
+    told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
+    for alarm in told_here[-2:]:
         runs.append(Run(f"{GLYPH} {alarm.kind}: {alarm.words}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from console.errors import Conflict, NotAllowed
 from console.models.access import StopReport
+from console.models.alarm import Alarm, AlarmKind
 from console.models.link import Link, LinkState
 from console.models.log import LogLine
 from console.settings import Settings
@@ -18,6 +19,8 @@ from screens.jobs import JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
+from screens.widgets.job_head import told
+from screens.widgets.job_line import JobLine
 from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
@@ -222,6 +225,16 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await until(pilot, lambda: "CUDA out of memory" in screen_text(app))
         await pilot.press("l")
         await until(pilot, lambda: "rank 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
+
+
+def test_why_a_job_failed_is_said_once() -> None:
+    fleet = queue_scene()
+    failed = Alarm(AlarmKind.FAILED, "the job failed: rank 1 OOMKilled", 1.0, "default", "sweep")
+    line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
+    said = "".join(run.text for run in told(line, gone=False))
+    assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
+    assert "▲ nan" in said
+    assert "▲ failed" not in said
 
 
 async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
