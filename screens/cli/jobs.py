@@ -33,5 +33,5 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
         raise BadInput(f"{name} has no rank {rank}.", f"Its ranks are 0 to {len(every) - 1}." if every else "")
     pod = every[rank].pod
     if pod is None:
-        raise NotFound(f"Rank {rank} of {name} has no pod: the job is {job.state}.", "Why: a4 jobs --json")
+        raise NotFound(f"Rank {rank} of {name} has no pod: the job is {job.state}.", f"Why: a4 why {name}")
     return pod

@@ -166,7 +166,7 @@ def _say_test(each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredT
         )
     )
     titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["OF A4"] * compared
-    titles += ["OF USUAL"] * bool(own) + [f"THAN {other.job}"] * bool(other) if other else ["OF USUAL"] * bool(own)
+    titles += ["OF USUAL"] * bool(own) + [f"OF {other.job}"] * bool(other) if other else ["OF USUAL"] * bool(own)
     before = {row.size: row.best_busbw for row in other.test.rows} if other else {}
     rows = []
     for row in test.rows:

@@ -44,7 +44,7 @@ def running_pod(rank: Rank, job: str, what: str) -> Pod:
     """Its pod, in which something can be done; NotFound says why there is none."""
     name = rank_words(rank, job)
     if rank.pod is None:
-        raise NotFound(f"{name} has no pod.", "Why: a4 jobs --json")
+        raise NotFound(f"{name} has no pod.", f"Why: a4 why {job}")
     if rank.pod.finished:
         raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.")
     if rank.pod.phase != "Running":
