@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from console.cluster.logs import LogStream
     from console.gpus import Gpus
     from console.models.alarm import Thresholds
+    from console.models.job import JobSet
     from console.models.pod import Pod
     from console.watched import WatchedCluster
 
@@ -67,6 +68,7 @@ class Listening:
         self._heard: dict[int, float] = {}
         """When each rank printed its last line, by the clock of its node."""
         self._again: dict[tuple[str, int, int], float] = {}
+        self._seen: JobSet | None = None
         self._faults: tuple[str, ...] = ()
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
@@ -89,6 +91,9 @@ class Listening:
         """How the job is now, with so many of its logs; whether it goes on."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self._key)
+        if jobset is not None and jobset is self._seen and not (streams or self._tasks):
+            return True  # of a job that is not heard only the picture tells
+        self._seen = jobset
         if jobset is not None:
             self._measures.place(jobset, fleet, "")
             self._follow(streams)

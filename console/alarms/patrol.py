@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EVERY = 2.0
 """Seconds between two rounds."""
+AT_ONCE = 100
+"""Jobs that are taken on in one round."""
 PAST = 200
 """Alarms of jobs that are over which are kept."""
 _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
@@ -65,18 +67,20 @@ class Patrol:
     def round(self, kept: Collection[Key]) -> None:
         """Look at every running job but those, which are watched already."""
         running = self._running()
-        for jobset in running:
-            if jobset.key not in kept and jobset.key not in self.jobs:
+        new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
+        for jobset in new[:AT_ONCE]:
+            if jobset.key not in self.jobs:
                 self.jobs[jobset.key] = Listening(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
             if not job.look(shares.get(key, 0), self._thresholds.busbw or self._pass_line()) or not self._chosen(key):
                 self._end(self.jobs.pop(key))
                 self.past = [*self.past, *job.watch.alarms][-PAST:]
-        own = [job for key, job in self.jobs.items() if key in {jobset.key for jobset in running}]
+        keys = {jobset.key for jobset in running}
+        own = [job for key, job in self.jobs.items() if key in keys]
         self.coverage = Coverage(
             len(running),
-            len(running) - len(own) + sum(job.heard for job in own),
+            sum(key in kept for key in keys) + sum(job.heard for job in own),
             sum(job.streams for job in self.jobs.values()),
             self._thresholds.streams,
             tuple(dict.fromkeys(job.refused for job in own if job.refused)),
@@ -90,10 +94,12 @@ class Patrol:
         return [each for each in every if each.state in _RUNS and self._chosen(each.key)]
 
     def _shares(self, running: list[JobSet]) -> dict[Key, int]:
-        """How many logs each job may follow: the largest jobs first, the newest of equals."""
+        """How many logs each job may follow."""
         left, shares = self._thresholds.streams, {}
-        for jobset in sorted(running, key=lambda each: (-each.gpus, -each.created)):
+        for jobset in _by_weight(running):
             job = self.jobs.get(jobset.key)
+            if not left:
+                break
             if job is not None:
                 shares[jobset.key] = share = min(left, job.wants(jobset.ranks))
                 left -= share
@@ -110,3 +116,8 @@ class Patrol:
             self._end(job)
         self.jobs = {}
         await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
+    """The largest jobs first, the newest of equals."""
+    return sorted(jobsets, key=lambda each: (-each.gpus, -each.created))
