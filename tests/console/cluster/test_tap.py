@@ -11,7 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.cluster import tap
+from console.cluster import channel, tap
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.tap import Dechunker
@@ -154,8 +154,8 @@ async def test_one_that_falls_silent_is_given_up() -> None:
 
 async def test_what_nobody_takes_stays_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "HELD", 1000)
-    monkeypatch.setattr(tap, "PIECE", 100)
-    monkeypatch.setattr(tap, "_PLACE", memoryview(bytearray(100)))
+    monkeypatch.setattr(channel, "PIECE", 100)
+    monkeypatch.setattr(channel.PLACE, "view", memoryview(bytearray(100)))
     line = b"64\r\n" + b"x" * 99 + b"\n\r\n"
     async with saying(HEAD + line * 500 + b"0\r\n\r\n") as client, client.pieces(
         LOG, doing="read", params={}, silence=10
