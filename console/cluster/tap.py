@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from console.cluster.channel import PLACE, Channel, opened
 from console.cluster.wire import proxy_for
+from console.errors import BadKubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -212,25 +213,37 @@ async def tapped(login: Login, target: str, silence: float) -> Tap | None:
 
     Raises BadKubeconfig, NotLoggedIn, and OSError and its kin where an answer that began broke off.
     """
-    base = urlsplit(login.server)
-    if base.scheme not in _DEFAULT_PORTS or not base.hostname or proxy_for(login, base) is not None:
+    place = _direct(login)
+    if place is None:
         return None
+    host, port = place
     headers = await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
-    name = (login.server_name or base.hostname) if context else None
+    name = (login.server_name or host) if context else None
     try:
         async with asyncio.timeout(CONNECT):
-            channel = await opened(base.hostname, base.port or _DEFAULT_PORTS[base.scheme], context, name)
+            channel = await opened(host, port, context, name)
     except OSError:
         return None  # `client` meets the same, and says why
     tap, ours = Tap(channel, silence), False
     try:
         async with asyncio.timeout(silence):
-            ours = await tap.ask(_request(base.netloc.rpartition("@")[2], target, headers))
+            ours = await tap.ask(_request(urlsplit(login.server).netloc.rpartition("@")[2], target, headers))
     finally:
         if not ours:
             tap.close()
     return tap if ours else None
+
+
+def _direct(login: Login) -> tuple[str, int] | None:
+    """Host and port of the server, if nothing stands before it."""
+    base = urlsplit(login.server)
+    try:
+        if base.scheme in _DEFAULT_PORTS and base.hostname and proxy_for(login, base) is None:
+            return base.hostname, base.port or _DEFAULT_PORTS[base.scheme]
+    except (ValueError, BadKubeconfig):
+        """An address that is none, or a proxy of a kind that only `client` may know."""
+    return None
 
 
 def _request(host: str, target: str, headers: dict[str, str]) -> bytes:

@@ -166,3 +166,11 @@ async def test_what_nobody_takes_stays_with_the_server(monkeypatch: pytest.Monke
         second = await anext(pieces)
         assert len(second) <= 1200
         assert len(first) + len(second) + len(b"".join([piece async for piece in pieces])) == 50_000
+
+
+@pytest.mark.parametrize("server", ["https://127.0.0.1:x", "ftp://127.0.0.1", "https://"])
+async def test_an_address_that_is_none_is_left_to_the_client(server: str) -> None:
+    login = Login(Target("test", "anna", "default", Cluster(server=server), User()))
+    assert await tap.tapped(login, LOG, 1) is None
+    through = Cluster(server="https://10.0.0.1", proxy_url="https://proxy:3128")
+    assert await tap.tapped(Login(Target("test", "anna", "default", through, User())), LOG, 1) is None
