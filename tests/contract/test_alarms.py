@@ -1,0 +1,43 @@
+"""Alarms of a job whose page nobody opened: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.alarm import AlarmKind
+from tests.contract.cluster import eventually
+
+if TYPE_CHECKING:
+    from console.session import Session
+    from tests.contract.space import Space
+
+
+async def test_a_running_job_is_heard_and_its_failure_told(session: Session, space: Space) -> None:
+    await space.jobset("train", await space.queue("q", 16), 2)
+    first, last = await space.pods("train", 2)
+    session.alarms.patrol(space.name)
+
+    async def heard() -> bool:
+        return session.alarms.coverage.words == "Alarms watch 1 of 1 running job."
+
+    await eventually(heard, "the job is heard")
+    lines = [f"step {number}/900 | loss {'nan' if number > 8 else 2.5} | lr 1e-4" for number in range(1, 11)]
+    await space.cluster.append_log(space.api, space.name, last["metadata"]["name"], "main", lines)
+
+    def kinds() -> list[AlarmKind]:
+        return [alarm.kind for alarm in session.alarms.latest]
+
+    async def nan() -> bool:
+        return AlarmKind.NAN in kinds()
+
+    await eventually(nan, "a loss that is no number is told")
+    assert [alarm.kind for alarm in session.alarms.of(space.name, "train")] == [AlarmKind.NAN]
+    await space.end(first["metadata"]["name"], "Failed", 1, "Error")
+
+    async def failed() -> bool:
+        return AlarmKind.FAILED in kinds()
+
+    await eventually(failed, "the job's failure is told")
+    (told,) = (alarm for alarm in session.alarms.latest if alarm.kind is AlarmKind.FAILED)
+    assert told.words.startswith("the job failed: ")
+    assert [alarm.job for alarm in session.alarms.news()] == ["train", "train"]
