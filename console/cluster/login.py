@@ -167,7 +167,7 @@ class Login:
             return None
         return NotLoggedIn(
             f'The client certificate of user "{self.target.user_name}" expired on {until:%Y-%m-%d %H:%M} UTC.',
-            "Get a new kubeconfig (for GKE: gcloud container clusters get-credentials).",
+            "Get a new kubeconfig (for GKE: `a4 clusters connect NAME --write-kubeconfig`).",
             status=401,
         )
 

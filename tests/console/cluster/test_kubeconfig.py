@@ -77,6 +77,8 @@ def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     error = refused()
     assert error.message == f"No kubeconfig was found: {tmp_path}/home/.kube/config does not exist."
     assert "a4 --demo" in error.hint
+    assert "`a4 clusters`" in error.hint
+    assert "gcloud" not in error.hint
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     assert "KUBECONFIG names" in refused().message
 
