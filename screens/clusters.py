@@ -126,7 +126,7 @@ class ClustersScreen(AskingScreen):
             rows[each.project, each.location, each.name] = ClusterRow(each.project, each, here=mine)
         for project, error in found.unread:
             rows[project, "", ""] = ClusterRow(project, error=error)
-        self.table.show_rows(rows)
+        self.table.show_rows(dict(sorted(rows.items(), key=lambda pair: not pair[1].here)))
         words = f"{count(len(found.clusters), 'cluster')} in {count(len({k[0] for k in rows}), 'project')}"
         runs = [Run(words, "strong")]
         if found.unread:
@@ -141,8 +141,11 @@ class ClustersScreen(AskingScreen):
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
         row = self.table.row
-        self.told.runs = tuple(sentence_of(row)) if row is not None else ()
+        self.told.runs = tuple(self._about(row)) if row is not None else ()
         self.refresh_bindings()
+
+    def _about(self, row: ClusterRow) -> list[Run]:
+        return sentence_of(row, may_enable=not self.session.read_only if self.app.connected else True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable where a project lacks the service, write where there is a cluster."""
@@ -158,7 +161,8 @@ class ClustersScreen(AskingScreen):
         event.stop()
         row = self.table.listing.rows.get(event.key)
         if row is None or row.cluster is None:
-            self.notify(str(row.error) if row else "", title="Nothing to connect to", severity="warning", markup=False)
+            words = "".join(run.text for run in self._about(row)) if row else ""
+            self.notify(words, title="Nothing to connect to", severity="warning", markup=False)
         elif row.here:
             self.app.open_page("nodepools")
         else:

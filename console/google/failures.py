@@ -32,6 +32,9 @@ _NO_LOGIN = "Getting metadata from plugin failed"
 """What gRPC says where the login could not be renewed for a call."""
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
+_CHECKS = {"lustre.googleapis.com": "P22", "file.googleapis.com": "P19"}
+"""Preflight checks that look for a service of their own; P30 looks for all others."""
+
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
@@ -70,8 +73,8 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
         return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN)
     if isinstance(error, api.Forbidden):
         if service := disabled_service(error):
-            enable = f"Enable it: `gcloud services enable {service}`, or in the preflight screen."
-            return ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", enable, service=service)
+            words = f"Could not {doing}: {service} is not enabled in the project."
+            return ApiDisabled(words, enabling(service), service=service)
         unknown = "may not exist" in said
         hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
         return NotAllowed(text, hint, status=403, reason="Forbidden")
@@ -88,6 +91,12 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
         if isinstance(error, kind):
             return ours(text, hint)
     return ConsoleError(text)
+
+
+def enabling(service: str) -> str:
+    """What enables a service in the cluster's project: the check that looks for it mends it."""
+    check = _CHECKS.get(service, "P30")
+    return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
 
 
 def disabled_service(error: GoogleAPICallError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from console.errors import ApiDisabled
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -65,10 +66,10 @@ class ClusterTable(ResourceTable[ClusterRow]):
         Column("CLUSTER", lambda row: Run(row.cluster.name if row.cluster else "─", "strong"), least=8, most=40,
                sort=lambda row: row.cluster.name if row.cluster else ""),
         Column("PROJECT", lambda row: row.project, least=8, most=30, sort=lambda row: row.project),
-        Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=8, most=20, drop=4,
+        Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
                sort=lambda row: row.cluster.location if row.cluster else ""),
         Column("STATUS", status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
-        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=3,
+        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=5,
                sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
         Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=6, ink="dim",
                sort=lambda row: row.cluster.version if row.cluster else ""),
@@ -82,15 +83,18 @@ class ClusterTable(ResourceTable[ClusterRow]):
         return f"{row.project} {place}"
 
 
-def sentence_of(row: ClusterRow) -> list[Run]:
-    """What there is to know of a row."""
+def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Run]:
+    """What there is to know of a row; `may_enable`: a key enables what the project lacks."""
     if row.error is not None:
-        return [Run(f"{row.project}: ", "strong"), Run(row.error.message), Run(f" {row.error.hint}", "dim")]
+        hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
+        return [Run(f"{row.project}: ", "strong"), Run(row.error.message), Run(f" {hint}", "dim")]
     cluster = row.cluster
     assert cluster is not None
     pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
     ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
-    said = [Run(f"{cluster.path}  ", "strong"), Run(pools, "text")]
+    said = [Run(f"{cluster.path}  ", "strong")]
+    said += [Run("you are here, Enter shows its node pools  ", "accent")] if row.here else []
+    said.append(Run(pools, "text"))
     said += [Run(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
     if cluster.private and not cluster.dns_endpoint:
         said.append(Run("   only from inside its network", "waits"))

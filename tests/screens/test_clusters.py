@@ -75,6 +75,18 @@ async def test_each_cluster_with_its_state_and_entrance_each_project_that_was_no
             assert words in text
 
 
+async def test_the_cluster_one_is_in_comes_first_and_places_are_whole_on_a_narrow_terminal() -> None:
+    here = cluster("zebra", location="europe-west4")
+    far = cluster("apple", location="us-central1-b")
+    async with clusters(Clusters((far, here)), settings=Settings(context=here.context)) as (app, pilot, _):
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "you are here, Enter shows its node pools" in " ".join(screen_text(app).split()))
+        text = screen_text(app)
+        assert text.index("zebra") < text.index("apple")
+        assert "europe-west4 " in text
+        assert "us-central1-b" in text
+
+
 async def test_enter_goes_into_a_cluster() -> None:
     async with clusters() as (app, pilot, session):
         await until(pilot, lambda: "inside" in screen_text(app))
@@ -107,6 +119,7 @@ async def test_a_service_that_is_not_enabled_is_enabled_by_a_key_that_asks() -> 
         await until(pilot, lambda: "not read" in screen_text(app))
         await pilot.press("end")
         await until(pilot, lambda: "Enable the API" in screen_text(app))
+        assert "E enables it." in screen_text(app)
         await pilot.press("E")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
@@ -119,6 +132,7 @@ async def test_in_read_only_mode_nothing_is_enabled() -> None:
         await pilot.press("end")
         await until(pilot, lambda: "new" in screen_text(app))
         assert "Enable the API" not in screen_text(app)
+        assert "E enables it." not in screen_text(app)
 
 
 async def test_without_credentials_it_says_what_to_do() -> None:
