@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.models.node_pools import PoolFacts, kind_words, operation_words
 from screens.asking import ASKING
-from screens.base import LiveScreen
+from screens.pool_actions import PoolSizes
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
 from screens.widgets.pool_words import GLYPHS
@@ -58,8 +58,8 @@ class FactsTable(ResourceTable[PoolFacts]):
     )  # fmt: skip
 
 
-class NodepoolsScreen(LiveScreen):
-    """Pools above, what is under way below; Enter opens a pool."""
+class NodepoolsScreen(PoolSizes):
+    """Pools above, what is under way below; Enter opens a pool, R and L change the one under the cursor."""
 
     KINDS = ("nodes",)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -97,6 +97,20 @@ class NodepoolsScreen(LiveScreen):
         super().on_screen_resume()
         if self.is_mounted:
             self.action_read()
+
+    @property
+    def facts(self) -> PoolFacts | None:
+        """The pool under the cursor."""
+        return self.table.row if self.is_mounted else None
+
+    def look_again(self) -> None:
+        """Ask anew."""
+        self.action_read()
+
+    @on(ResourceTable.Highlighted)
+    @on(ResourceTable.Changed)
+    def _other_keys(self) -> None:
+        self.refresh_bindings()
 
     def action_read(self) -> None:
         """Ask from now on."""

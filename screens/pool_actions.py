@@ -9,6 +9,7 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from console.errors import BadInput
+from screens.base import LiveScreen
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
@@ -21,17 +22,15 @@ if TYPE_CHECKING:
     from console.models.node_pools import PoolFacts
 
 
-class PoolActions(NodeActions):
-    """A screen about one pool."""
+class PoolSizes(LiveScreen):
+    """A screen with a pool to choose."""
 
-    CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | {"resize", "limits", "report"}
+    CHANGES_CLUSTER = frozenset({"resize", "limits"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("R", "resize", "Resize", key_display="R", id="pool.resize",
                 tooltip="Another number of machines in this pool. Asks first"),
         Binding("L", "limits", "Limits", key_display="L", id="pool.limits",
                 tooltip="Between which sizes the autoscaler keeps this pool. Asks first"),
-        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
-                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
     ]  # fmt: skip
 
     @property
@@ -44,20 +43,13 @@ class PoolActions(NodeActions):
         """Something was asked for: see at once what comes of it."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what Google would do."""
-        facts = self.facts
-        if action in {"resize", "limits"} and (facts is None or facts.pool.queued or facts.pool.flex_start):
+        """Only what Google would do: DWS sizes its pools itself, between their limits."""
+        facts = self.facts if action in {"resize", "limits"} else None
+        if action in {"resize", "limits"} and facts is None:
             return False
-        if action == "report" and (facts is None or not self._reportable()):
+        if action == "resize" and facts and (facts.pool.queued or facts.pool.flex_start):
             return False
         return super().check_action(action, parameters)
-
-    def _reportable(self) -> list[Node]:
-        """The node under the cursor, where Google takes a report about it."""
-        if not self.app.connected:
-            return []
-        pools = self.session.node_pools
-        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
 
     def action_resize(self) -> None:
         """Ask how many, ask whether, then do it."""
@@ -123,6 +115,33 @@ class PoolActions(NodeActions):
             if await self.app.push_screen_wait(Confirm(title, lines, verb="Set", keep="Leave")):
                 self._tell(await self.session.node_pools.scale_between(name, least, most))
 
+    def _tell(self, operation: GkeOperation) -> None:
+        self.notify(f"Google has begun; a row here shows how far it is ({operation.name}).", timeout=4, markup=False)
+        self.look_again()
+
+
+class PoolActions(PoolSizes, NodeActions):
+    """A screen about one pool and its nodes."""
+
+    CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
+                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
+    ]  # fmt: skip
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Report only what Google would take."""
+        if action == "report" and (self.facts is None or not self._reportable()):
+            return False
+        return super().check_action(action, parameters)
+
+    def _reportable(self) -> list[Node]:
+        """The node under the cursor, where Google takes a report about it."""
+        if not self.app.connected:
+            return []
+        pools = self.session.node_pools
+        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+
     def action_report(self) -> None:
         """Ask for the fault, then for the name, then report."""
         for node in self._reportable():
@@ -154,7 +173,3 @@ class PoolActions(NodeActions):
             await self.session.node_pools.report(node.name, fault)
             self.notify(f"{node.name} is reported: {fault}. Its row shows how far it is.", timeout=5, markup=False)
             self.look_again()
-
-    def _tell(self, operation: GkeOperation) -> None:
-        self.notify(f"Google has begun; the row above shows how far it is ({operation.name}).", timeout=4, markup=False)
-        self.look_again()

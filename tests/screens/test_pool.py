@@ -193,3 +193,17 @@ async def test_all_pools_also_those_without_a_machine() -> None:
             assert words in text
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, PoolScreen))
+
+
+async def test_pools_are_resized_and_limited_from_their_list_too() -> None:
+    async with page(name="nodepools") as (app, pilot, session):
+        session.answers["scale_between"] = RESIZE
+        await until(pilot, lambda: "Resize" in screen_text(app))
+        await pilot.press("down")  # the pool of DWS, which sizes it itself
+        await until(pilot, lambda: "Resize" not in screen_text(app))
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*["backspace"] * 3, "0", "space", "4", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("scale_between") == [("a4-flex", 0, 4)])
