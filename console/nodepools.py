@@ -181,6 +181,16 @@ class NodePools:
             return f"Machines of type {node.machine_type or 'unknown'} cannot be reported."
         return ""
 
+    def reportable(self, node: str, fault: str) -> None:
+        """BadInput, NotFound or Conflict, with the reason, where Google would not take this report."""
+        if fault not in FAULTS:
+            raise BadInput(f"A host is not reported for {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
+        found = self._watched.fleet.nodes.get(("", node))
+        if found is None:
+            raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
+        if why := self.why_not_report(found):
+            raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
+
     async def until_replaced(self, node: str) -> str:
         """Wait until Google has dealt with a reported host; gives its last word, "replaced" once the node is gone."""
         async for fleet in self._watched.snapshots():
@@ -196,11 +206,5 @@ class NodePools:
         from console.cluster import actions
 
         connection = self._watched.changing(f"report node {node}")
-        if fault not in FAULTS:
-            raise BadInput(f"A host is not reported for {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
-        found = self._watched.fleet.nodes.get(("", node))
-        if found is None:
-            raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
-        if why := self.why_not_report(found):
-            raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
+        self.reportable(node, fault)
         await actions.label(connection.client, node, {"cloud.google.com/fault-behavior": fault})

@@ -282,6 +282,7 @@ async def report(options: Options) -> int:
     """Report the host of a node as faulty."""
     async with connected(options, ("nodes", "pods")) as session:
         await session.listed("nodes", "pods")
+        session.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]

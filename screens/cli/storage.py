@@ -133,6 +133,9 @@ def _say_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance], o
     if len(chosen) != 1:
         names = ", ".join(sorted({each.name for each in found})) or "none"
         raise BadInput(f"There are {len(chosen)} instances named {options.name}.", f"There are: {names}.")
+    if chosen[0].state not in {"ACTIVE", "READY"}:
+        why = f": {chosen[0].why}" if chosen[0].why else "."
+        raise BadInput(f"{options.name} cannot be mounted, it is {chosen[0].state}{why}", "Choose one that is ready.")
     values = chosen[0].values()
     if options.json:
         say_json(values)

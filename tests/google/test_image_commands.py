@@ -109,6 +109,8 @@ async def test_what_is_typed_wrong(capsys: pytest.CaptureFixture[str]) -> None:
             (("build", "testbed", "--timeout", "soon"), "is no time"),
             (("ls", "here"), "is no place in a bucket"),
             (("lustre", "nobody"), "There are 0 instances named nobody"),
+            (("lustre", "scratch"), "cannot be mounted, it is CREATING"),
+            (("filestore", "zonal-old"), "The reserved range is used up"),
             (("store-logs", "j", "gs://practice-a4-runs"), "is a whole bucket"),
         ):
             with pytest.raises(BadInput, match=words):

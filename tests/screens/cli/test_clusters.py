@@ -85,7 +85,7 @@ def test_resize(a4: Commands) -> None:
         (("resize", "system"), "number of nodes"),
         (("resize", "system", "--limits", "9", "--yes"), "no limits"),
         (("resize", "system", "9"), "Nobody can be asked"),
-        (("report", "nope", "--yes"), "no node nope"),
+        (("report", "nope"), "no node nope"),
         (("report", "nope", "--for", "noise", "--yes"), "noise"),
     ],
 )
