@@ -94,7 +94,9 @@ async def _pullable(look: Looking, image: str) -> Verdict:
     try:
         found = await _facts(look, image)
     except NotFound as error:
-        return fail(f"{image} is not there.", error.message, "Build it (a4 build), or name another tag.")
+        own = image == look.wish.text("image")
+        fix = "Build it (I, or a4 build), or name another tag." if own else "Name another tag of it."
+        return fail(f"{image} is not there.", error.message, fix)
     told = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
     if found.architecture not in {"", "amd64"}:
         return fail(told, "A4 machines are amd64.")
@@ -238,7 +240,12 @@ async def repository(look: Looking) -> Verdict:
     try:
         found = await repositories(look, project, location)
     except ApiDisabled as error:
-        return fail(error.message, "There can be no repository.", repair=enable(project, error.service))
+        return fail(
+            error.message,
+            "There can be no repository.",
+            "Enable the service first.",
+            repair=enable(project, error.service),
+        )
     docker = [each for each in found if each.format == "DOCKER"]
     told = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
     if (name and any(each.name == name for each in docker)) or (not name and docker):

@@ -67,7 +67,8 @@ async def _serving(
     try:
         found = await listing(look, cluster.project)
     except ApiDisabled as error:
-        return lacking(need, error.message, "No instance can be there.", repair=enable(cluster.project, error.service))
+        return lacking(need, error.message, "No instance can be there.", "Enable the service, then make one.",
+                       repair=enable(cluster.project, error.service))  # fmt: skip
     listed = "; ".join(f"{each.words} {each.state}" for each in found) or "none"
     told = f"{kind} instances of {cluster.project}: {listed}."
     mine = [each for each in found if not address or each.address == address]

@@ -163,11 +163,12 @@ async def _policies(look: Looking) -> Verdict:
     if not about:
         return ok(f"No NetworkPolicy of {namespace} is about the pods of a launch: ports {words} are open.")
     names = ", ".join(each.metadata.name or "" for each in about)
-    shut = [f"{port} {way}" for way in ("into", "out of") for port in ports if not _open(about, port, way)]
+    ways = {way: [str(port) for port in ports if not _open(about, port, way)] for way in ("into", "out of")}
+    shut = [f"{way} the pods on {' and '.join(closed)}" for way, closed in ways.items() if closed]
     told = f"NetworkPolicies of {namespace} about its pods: {names}."
     if not shut:
         return ok(f"{told} Ports {words} are open between pods of the namespace.")
-    return fail(told, f"They let nothing {', '.join(shut)} the pods: ranks cannot meet.")
+    return fail(told, f"They let nothing {', nothing '.join(shut)}: ranks cannot meet.")
 
 
 def _selects(policy: PolicyWire) -> bool:

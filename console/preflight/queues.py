@@ -23,13 +23,14 @@ _CHART_NEEDS = "v1alpha2"
 """The version of JobSet's API that the chart writes."""
 _KUEUE_READ = ("v1beta2", "v1beta1")
 """Versions of Kueue's API that the console reads."""
+TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
 async def jobset(look: Looking) -> Verdict:
     """P14."""
     served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
-    return both(served, await seen(_controller(look, "jobset", Need.YES)))
+    return both(served, await seen(_controller(look, JOBSET, Need.YES)))
 
 
 async def kueue(look: Looking) -> Verdict:
@@ -38,14 +39,14 @@ async def kueue(look: Looking) -> Verdict:
     if need is Need.NO:
         return skip("The launch names no queue.")
     served = await _served(look, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
-    return both(served, await seen(_controller(look, "kueue", need)))
+    return both(served, await seen(_controller(look, KUEUE, need)))
 
 
 async def _served(look: Looking, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]) -> Verdict:
     """Whether the cluster serves all these kinds, in one of the versions that are `known` here."""
     versions = {plural: await _version(look, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
-    name = group.partition(".")[0]
+    name = TITLES[group]
     if absent:
         return lacking(need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed.")
     served = await look.find(f"/apis/{group}", GroupWire)
@@ -66,14 +67,15 @@ async def _version(look: Looking, group: str, plural: str) -> str:
     return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
-async def _controller(look: Looking, word: str, need: Need) -> Verdict:
+async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     """The controller, wherever it was installed."""
+    word, title = group.partition(".")[0], TITLES[group]
     found = (await look.get("/apis/apps/v1/deployments", AgentsWire, limit="500")).items or []
     mine = [each for each in found if _controls(each, word)]
     if not mine:
-        told = f"None of {len(found)} Deployments is the controller of {word}, by name or image."
+        told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return warn(told, reason, f"Install {word}, or ask who runs its controller.")
+        return warn(told, reason, f"Install {title}, or ask who runs its controller.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
