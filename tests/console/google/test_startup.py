@@ -48,3 +48,9 @@ asyncio.run(look())
 def test_no_library_of_googles_is_loaded(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script + LOADED], capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_news_of_connections_stay_out_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    script = "import os, console.google\nprint(os.environ['GRPC_VERBOSITY'])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip() == "ERROR"
