@@ -107,20 +107,26 @@ class TitleBar(Inked):
             left += len(text)
 
     _digits = True
+    _short = False
+    """Only the end of the trail is told: where one is matters more than the way there."""
 
     def _tab(self, mode: str, key: str, name: str, *, digits: bool) -> str:
-        trail = "".join(f" › {each}" for each in self.title.trail) if mode == self.title.here else ""
+        pages = ("…", *self.title.trail[-1:]) if self._short else self.title.trail
+        trail = "".join(f" › {each}" for each in pages) if mode == self.title.here else ""
         return f" {key} {name}{trail} " if digits else f" {name}{trail} "
 
     def _left(self, room: int) -> list[tuple[Run, Style]]:
         """The tabs with their keys, without them if that does not fit, else only the open one."""
         room -= len(self.NAME)
+        self._short = False
         tabs = self._tabs(digits=True)
         self._digits = sum(cell_len(run.text) for run, _ in tabs) <= room
         if not self._digits:
             tabs = self._tabs(digits=False)
             if sum(cell_len(run.text) for run, _ in tabs) > room:
                 tabs = [pair for pair in tabs if pair[0].ink == "here"]
+                self._short = len(self.title.trail) > 1 and sum(cell_len(run.text) for run, _ in tabs) > room
+                tabs = [pair for pair in self._tabs(digits=False) if pair[0].ink == "here"] if self._short else tabs
         return [(Run(self.NAME, "accent"), self.ground("bar")), *tabs]
 
     def _tabs(self, *, digits: bool) -> list[tuple[Run, Style]]:

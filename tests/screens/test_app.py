@@ -76,6 +76,16 @@ async def test_the_title_says_where_one_is_and_how_fresh() -> None:
         await until(pilot, lambda: "reconnecting, 19 s old" in text_of(app.screen.query_one(TitleBar)))
 
 
+async def test_a_long_way_leaves_room_for_where_it_led() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.resize_terminal(80, 24)
+        title = app.screen.query_one(TitleBar)
+        title.title = replace(title.title, trail=("a4-highgpu-8g-a4-pool", "images", "build 20dbb142", "clusters"))
+        await until(pilot, lambda: "Fleet › … › clusters" in text_of(app.screen.query_one(TitleBar)))
+        title.title = replace(title.title, trail=("clusters",))
+        await until(pilot, lambda: "Fleet › clusters" in text_of(app.screen.query_one(TitleBar)))
+
+
 async def test_the_key_line_shows_what_works_and_a_click_does_it() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("4")
