@@ -111,8 +111,8 @@ class PlaceTable(ResourceTable[Place]):
     EMPTY = Notice("No storage.", "The project has no buckets, no Lustre and no Filestore.")
     COLUMNS: ClassVar = (
         Column("KIND", lambda place: place.kind, width=9, sort=lambda place: place.kind),
-        Column("NAME", lambda place: Run(place.name, "strong"), least=10, most=50, sort=lambda place: place.name),
-        Column("LOCATION", lambda place: place.location, least=8, most=18, sort=lambda place: place.location),
+        Column("NAME", lambda place: Run(place.name, "strong"), least=18, most=50, sort=lambda place: place.name),
+        Column("LOCATION", lambda place: place.location, least=11, most=18, sort=lambda place: place.location),
         Column("STATE", state_cell, least=8, most=14, drop=2),
         Column("FROM THE CLUSTER", match_cell, least=16, most=70),
         Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),

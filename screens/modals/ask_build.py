@@ -40,7 +40,7 @@ class AskBuild(ModalScreen["BuildPlan | None"]):
     DEFAULT_CSS = """
     AskBuild > VerticalScroll {
         width: 110; max-width: 95%; height: auto; max-height: 90%; background: $surface; border: round $accent;
-        border-title-color: $accent; padding: 1 2;
+        border-title-color: $accent; border-subtitle-color: $ink-dim; padding: 1 2;
     }
     AskBuild Horizontal { height: 1; }
     AskBuild .name { width: 20; color: $ink-dim; }
@@ -75,7 +75,7 @@ class AskBuild(ModalScreen["BuildPlan | None"]):
                     yield Input(value, name=name, compact=True)
                 yield Static(_MEANINGS.get(name, ""), markup=False, classes="meaning")
             yield Static("", markup=False, id="wrong")
-            yield Static("Enter builds it, Esc turns away. It goes on when the console closes.", classes="hint")
+            box.border_subtitle = "Enter builds it, Esc turns away; it goes on when the console closes"
 
     def on_mount(self) -> None:
         """What is wrong stands there at once."""

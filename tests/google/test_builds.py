@@ -178,6 +178,8 @@ async def test_a_repository_is_made_and_made_once() -> None:
         assert made in await session.images.repositories("practice", "us-central1")
         with pytest.raises(Conflict):
             await session.images.create_repository("practice", "us-central1", "fresh")
+        with pytest.raises(BadInput, match="lowercase"):
+            await session.images.create_repository("practice", "us-central1", "Not_Fresh")
 
 
 async def test_nothing_is_built_or_cancelled_in_read_only_mode() -> None:

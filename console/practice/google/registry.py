@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +29,8 @@ ADDRESS = f"{REGION}-docker.pkg.dev/{PROJECT}/a4"
 _CREATING = 4.0
 """Practice seconds that making a repository takes."""
 DAY = 86400.0
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+"""What a repository may be called."""
 ThingT = TypeVar("ThingT")
 
 
@@ -95,6 +98,10 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
 
     async def create(request: api.CreateRepositoryRequest) -> Operation:
         path = f"{request.parent}/repositories/{request.repository_id}"
+        if not _NAME.fullmatch(request.repository_id):
+            raise RefusalError(
+                grpc.StatusCode.INVALID_ARGUMENT, "the repository id may hold lowercase letters, numbers, and hyphens"
+            )
         if path in shelf.repositories:
             raise RefusalError(grpc.StatusCode.ALREADY_EXISTS, "the repository already exists")
         made = api.Repository(name=path, format_=request.repository.format_)
