@@ -179,7 +179,9 @@ def test_an_evaluation_ends_with_its_table() -> None:
 def test_a_test_of_nccl_with_wrong_values_fails() -> None:
     lines, code = printed(RECIPES["nccl-all-reduce"], member(0, nodes=1, PRACTICE_FAULT="wrong:3"))
     (test,) = parse_nccl("\n".join(lines).encode())
-    wrong = [(row.out_of_place.wrong, row.in_place.wrong) for row in test.rows if row.out_of_place and row.in_place]
+    wrong = [
+        (row.out_of_place.wrong or 0, row.in_place.wrong or 0) for row in test.rows if row.out_of_place and row.in_place
+    ]
     assert (code, test.out_of_bounds, test.ok) == (1, 12, False)
     assert wrong[3] == (12, 0)
     assert sum(map(sum, wrong)) == 12

@@ -95,7 +95,13 @@ def json_dump(*, indent: int | None) -> bytes:
         "pid": 41, "thread_id": 139672265362304, "thread_name": "MainThread", "os_thread_id": 410, "active": True,
         "owns_gil": True, "frames": [native, frame], "process_info": None,
     }  # fmt: skip
-    waits = {"thread_name": None, "os_thread_id": None, "active": False, "owns_gil": False, "frames": []}
+    waits: dict[str, object] = {
+        "thread_name": None,
+        "os_thread_id": None,
+        "active": False,
+        "owns_gil": False,
+        "frames": [],
+    }
     info = {"pid": 42, "command_line": "python3 -u train.py", "parent": None}
     other = {**thread, **waits, "pid": 42, "process_info": info}
     return json.dumps([thread, {**thread, **waits}, other], indent=indent).encode() + b"\n"
