@@ -69,12 +69,12 @@ class ClusterTable(ResourceTable[ClusterRow]):
         Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20,
                sort=lambda row: row.cluster.location if row.cluster else ""),
         Column("STATUS", status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
-        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=5,
+        Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
                sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
-        Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=6, ink="dim",
+        Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim",
                sort=lambda row: row.cluster.version if row.cluster else ""),
         Column("ENTRANCE", entrance, least=8, most=12, drop=2),
-        Column("", why, fill=True, least=0),
+        Column("", why, fill=True, least=0, drop=6),
     )  # fmt: skip
 
     def row_text(self, row: ClusterRow) -> str:

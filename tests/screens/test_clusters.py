@@ -85,6 +85,7 @@ async def test_the_cluster_one_is_in_comes_first_and_places_are_whole_on_a_narro
         assert text.index("zebra") < text.index("apple")
         assert "europe-west4 " in text
         assert "us-central1-b" in text
+        assert "y…" not in text, "what has no room is left out"
 
 
 async def test_enter_goes_into_a_cluster() -> None:
