@@ -139,6 +139,8 @@ class HangReport:
     ras_problem: str = ""
     """Why NCCL could not be asked."""
     at: float = 0.0
+    absent: tuple[tuple[int, str], ...] = ()
+    """Pods that are not running beside those that are, and their status."""
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
@@ -169,7 +171,8 @@ class HangReport:
     @cached_property
     def verdict(self) -> tuple[str, ...]:
         """What is wrong, the divergence first; sentences."""
-        said = [self._of_suspects()] if self.groups else ["No training process was found in any pod."]
+        said = [self._of_absent()] if self.absent else []
+        said.append(self._of_suspects() if self.groups else "No training process was found in any pod.")
         if self.ras.words:
             said.append(self.ras.words)
         if self.unreached:
@@ -186,7 +189,13 @@ class HangReport:
     @property
     def short(self) -> str:
         """The first sentence of the verdict, without nodes and calls."""
-        return self._of_suspects(short=True) if self.suspects else self.verdict[0]
+        return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
+
+    def _of_absent(self) -> str:
+        pods, several = rank_words(number for number, _ in self.absent), len(self.absent) > 1
+        status = ", ".join(dict.fromkeys(status for _, status in self.absent))
+        subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
+        return f"{subject} {verb} not run ({status}): who needs {them} in a collective waits for ever."
 
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]

@@ -102,7 +102,8 @@ class Xray:
         answers = await asyncio.gather(*map(one, every))
         pods, processes = _put_together(answers)
         ras, problem = await self._ras(answers)
-        return HangReport(name, tuple(pods), tuple(processes), ras, problem, time.time())
+        absent = self._absent(namespace, name, every)
+        return HangReport(name, tuple(pods), tuple(processes), ras, problem, time.time(), absent)
 
     def _running(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet
@@ -113,6 +114,14 @@ class Xray:
         if not every:
             raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to look into.", f"a4 why {name}")
         return every
+
+    def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
+        """Pods of the same parts of the job that have ended, or are not there."""
+        found, parts = self._cluster.fleet.jobsets.get((namespace, name)), {rank.replicated_job for rank in running}
+        every = ranks(found, self._cluster.fleet) if found else ()
+        return tuple(
+            (rank.number, rank.status) for rank in every if rank.replicated_job in parts and rank.phase != "Running"
+        )
 
     async def _ask(self, rank: Rank, *, ras: bool) -> PodAnswer | str:
         """The answer of a pod, or why there is none."""

@@ -37,7 +37,7 @@ async def hang(options: Options) -> int:
     else:
         for line in told(report, stacks=options.all):
             say(line)
-    return int(bool(report.suspects) or not report.groups)
+    return int(bool(report.suspects or report.absent) or not report.groups)
 
 
 async def _install(session: Session, options: Options) -> None:
@@ -145,6 +145,7 @@ def as_json(report: HangReport) -> dict[str, object]:
     return {
         "job": report.job, "at": report.at, "summary": report.summary, "verdict": report.verdict,
         "advice": report.advice, "groups": [group_json(group) for group in report.groups],
+        "absent": [{"pod_rank": number, "status": status} for number, status in report.absent],
         "processes": report.processes, "pods": report.pods,
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
     }  # fmt: skip

@@ -28,11 +28,12 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
         "first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master."
     )
     parser.epilog = (
-        "Exit codes: 0 no rank stands out, 1 one does (or nothing could be looked into), 2 usage, 3 not allowed,\n"
-        "4 cannot reach the cluster.\n"
+        "Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,\n"
+        "3 not allowed, 4 cannot reach the cluster.\n"
         "JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,\n"
         "pod_rank, pod, node, pid, local_rank, command, state, wchan, threads, stacks, where, problem), pods (py_spy,\n"
-        "master, reached, unreached, rdma, failure), ras (version, groups, odd, most, text, words, problem)."
+        "master, reached, unreached, rdma, failure), ras (version, groups, odd, most, text, words, problem),\n"
+        "absent (pod_rank, status: pods that do not run beside those that do)."
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--install", action="store_true", help="install py-spy (pip) in pods that lack it, first")

@@ -158,7 +158,7 @@ class HangTab(JobTab):
 
     def _show(self, report: HangReport) -> None:
         _, *rest = report.verdict
-        glyph, ink = ("✗ ", "bad") if report.suspects or not report.groups else ("● ", "ok")
+        glyph, ink = ("✗ ", "bad") if report.suspects or report.absent or not report.groups else ("● ", "ok")
         self.verdict.runs = (Run(glyph, ink), Run(report.short, ink if ink == "bad" else "strong"))
         self.advice.runs = tuple(Run(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
         self.more.runs = (*(Run(f"{each} ") for each in rest), Run(f"{report.summary}.", "dim"))

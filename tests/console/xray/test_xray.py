@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -201,6 +202,15 @@ async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
     )
     assert len(report.processes) == 2
     assert "Pod 1 could not be asked: there is no Python in this image." in report.verdict
+
+
+async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
+    cluster = Cluster()
+    last = rank(JOB, 1, "node-1")
+    cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), replace(last, phase="Succeeded", reason="Completed"))
+    report = await xray(cluster, saying(answer(0, 1))).job("default", "hung")
+    assert report.short == report.verdict[0]
+    assert report.short.startswith("Pod 1 does not run (Completed): who needs it")
 
 
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
