@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
@@ -327,4 +328,5 @@ class JobLog:
     @property
     def coverage(self) -> Coverage:
         """How it stands with all ranks."""
-        return coverage(self._followed.values(), self.ranks, self.parts, self.disk, gone=self.gone)
+        found = coverage(self._followed.values(), self.ranks, self.parts, self.disk, gone=self.gone)
+        return replace(found, once=self.once) if self.once else found

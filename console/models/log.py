@@ -87,17 +87,20 @@ class Coverage:
     """The first refusal."""
     disk: str = ""
     """Why lines are not kept on disk; empty: they are."""
+    once: bool = False
+    """Whether only what there was had to be read: then the end of a log says nothing of its rank."""
 
     @property
     def words(self) -> str:
         """As a person would say it: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
+        done = "read" if self.once else "ended"
         said = [
-            f"{self.ended} of {self.total} ended"
+            f"{self.ended} of {self.total} {done}"
             if self.ended and not self.live
             else f"{self.live} of {self.total} live"
         ]
         if self.live and self.ended:
-            said.append(f"{self.ended} ended")
+            said.append(f"{self.ended} {done}")
         for number, word in (
             (self.reconnecting, "reconnecting"),
             (self.waiting, "waiting"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import defaultdict, deque
 from contextlib import aclosing, suppress
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -105,9 +107,15 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
     wanted = None if options.all and options.rank is None else {options.rank or 0}
     printer = AgreedPrinter(log, options) if options.consensus else Printer(log, options)
+    last = None if options.tail is None or options.follow else Last(options.tail)
     async with aclosing(log.lines(wanted)) as batches:
         async for batch in batches:
-            printer.take([line for line in batch if picks(line)])
+            if last is not None:
+                last.add(batch)
+            else:
+                printer.take([line for line in batch if picks(line)])
+    if last is not None:
+        printer.take([line for line in last.lines if picks(line)])
     printer.end()
     coverage = log.coverage
     if options.json:
@@ -117,6 +125,25 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
         warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:
             warn(gap.words)
+
+
+class Last:
+    """The last lines of each rank: what is kept of a log may begin long before them."""
+
+    def __init__(self, number: int) -> None:
+        self._ranks: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=max(0, number)))
+        self._seen = 0
+
+    def add(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+        for line in lines:
+            self._ranks[line.rank].append((self._seen, line))
+            self._seen += 1
+
+    @property
+    def lines(self) -> list[RankLine]:
+        """Those of all ranks, in the order in which they came."""
+        return [line for _, line in sorted((each for rank in self._ranks.values() for each in rank), key=itemgetter(0))]
 
 
 class Printer:

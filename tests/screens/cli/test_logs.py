@@ -52,7 +52,17 @@ async def test_all_ranks_by_time_and_how_much_of_them(session: FakeSession, caps
     out, err = await say(capsys, "logs", "llama", "--all")
     assert out[:6] == [f"[{rank}] ready" for rank in range(6)]
     assert out[-1] == "[4] RuntimeError: x"
-    assert "6 of 6 ended, 0 lines lost" in err
+    assert "6 of 6 read, 0 lines lost" in err
+
+
+async def test_the_last_lines_are_so_many_whatever_is_kept(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything, _ = await say(capsys, "logs", "llama", "--all")
+    assert len(everything) == 13
+    out, _ = await say(capsys, "logs", "llama", "--all", "--tail", "1")
+    assert sorted(out) == sorted([f"[{rank}] warning: mine is {'abcdef'[rank]}" for rank in (0, 1, 2, 3, 5)] + out[-1:])
+    assert out[-1] == "[4] RuntimeError: x"
 
 
 async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +76,7 @@ async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: 
     out, _ = await say(capsys, "logs", "llama", "--all", "--grep", "ready", "--json")
     read = [json.loads(line) for line in out]
     assert [line["rank"] for line in read[:-1]] == list(range(6))
-    assert read[-1]["coverage"]["words"] == "6 of 6 ended, 0 lines lost"
+    assert read[-1]["coverage"]["words"] == "6 of 6 read, 0 lines lost"
     out, _ = await say(capsys, "logs", "llama", "--all", "--since", "1d", "--consensus", "--json")
     assert json.loads(out[0])["ranks"] == list(range(6))
 
