@@ -27,6 +27,11 @@ class AskingScreen(LiveScreen):
         self.summary.runs = ASKING
         self.read()
 
+    def _trouble_changed(self) -> None:
+        super()._trouble_changed()
+        if self.app.trouble and not self.app.connected:
+            self.summary.runs = ()
+
     def action_read(self) -> None:
         """Ask now."""
         self.read()

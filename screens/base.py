@@ -87,7 +87,8 @@ class LiveApp(OrderedApp):
         """The session; Unreachable while none is open."""
         if self._session is None:
             why = self.trouble.message if self.trouble else "The cluster is not connected yet."
-            raise Unreachable(why, "Try again in a moment, or press ctrl+r to connect again.")
+            hint = self.trouble.hint if self.trouble else ""
+            raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to connect again.")
         return self._session
 
     @property

@@ -111,6 +111,7 @@ class PreflightScreen(LiveScreen):
         super().__init__()
         self.plan = plan
         self.checks: dict[str, Check] = {}
+        self._begun = False
 
     @property
     def crumb(self) -> str:
@@ -130,7 +131,9 @@ class PreflightScreen(LiveScreen):
         self.action_all_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Checks look when they are told to, not with every picture."""
+        """Checks look when they are told to, not with every picture; at once where they could not yet."""
+        if self.app.connected and not self._begun:
+            self.action_all_again()
         self._draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -147,8 +150,10 @@ class PreflightScreen(LiveScreen):
         self._look(tuple(key[0] for key in self.table.chosen))
 
     def action_all_again(self) -> None:
-        """Look at all."""
-        self._look(())
+        """Look at all; while no cluster is connected the table says why."""
+        if self.app.connected:
+            self._begun = True
+            self._look(())
 
     def action_looks(self) -> None:
         """Show or hide what was asked."""

@@ -147,7 +147,7 @@ class TitleBar(Inked):
                 runs += [Run(f" {title.namespace}", "dim")]
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
-            runs += [Run(f"{place} / {title.namespace}" if title.namespace else place, "dim")]
+            runs += [Run(" / ".join(filter(None, (place, title.namespace if place else ""))), "dim")]
         if title.read_only and width >= 80:
             runs += [Run("  read-only", "waits")]
         fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)

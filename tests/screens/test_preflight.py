@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
-from console.errors import NotAllowed
+from console.errors import BadKubeconfig, NotAllowed
 from console.models.check import Check, Look, Mend, Repair, Result
 from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.modals.confirm import Confirm
 from screens.preflight import PreflightScreen
+from screens.storage import StorageScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -47,6 +50,31 @@ async def test_each_result_has_its_mark_and_words() -> None:
         assert "not allowed to look" in text
         assert "could not look" in text
         assert "No bucket was named." in text
+
+
+async def test_without_a_cluster_it_says_why_once_and_looks_as_soon_as_there_is_one() -> None:
+    made = session()
+    tries = [BadKubeconfig("There is no kubeconfig.", "ctrl+g goes elsewhere."), made]
+
+    async def connect() -> Any:
+        found = tries.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test(size=(140, 48)) as pilot:
+        await until(pilot, lambda: app.trouble is not None)
+        await pilot.press("B")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and "no kubeconfig" in screen_text(app))
+        assert "asking Google" not in screen_text(app)
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, PreflightScreen) and "no kubeconfig" in screen_text(app))
+        assert "ctrl+g goes elsewhere" in screen_text(app)
+        assert toasts(app) == ""
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "1 fails" in screen_text(app))
+        assert len(made.called("preflight")) == 1
 
 
 async def test_what_was_asked_and_looking_again() -> None:
