@@ -1,7 +1,7 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone, `consoles`,
-`screens`, `ssh`, `tunnels`) and the cluster's size.
+Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
+`consoles`, `screens`, `ssh`, `tunnels`) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
