@@ -114,7 +114,8 @@ class GpusTab(JobTab):
     def _show(self) -> None:
         what, board = METRICS[self._place], self.board
         middle = board.median(what)
-        order = list(dict.fromkeys(rank.rank for rank, _ in board.worst(what)))
+        worst = (rank.rank for rank, gpu in board.worst(what) if board.stands_out(gpu, what, middle))
+        order = list(dict.fromkeys(worst))  # the others stay where they are, however their figures tremble
         ranks = {rank.rank: rank for rank in board.ranks}
         sorted_ranks = [ranks[number] for number in [*order, *(each for each in ranks if each not in order)]]
         rows: dict[RowKey, GpuRow] = {

@@ -86,7 +86,7 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
 
 
 class GpuTable(ResourceTable[GpuRow]):
-    """The ranks, the worst first."""
+    """The ranks, those that stand out first."""
 
     NOUN = "rank"
     EMPTY = Notice("No GPU has been read yet.", "Each rank's nvidia-smi is asked every two seconds.")

@@ -58,6 +58,17 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
         await until(pilot, lambda: session.gpus.readers == 0)
 
 
+async def test_ranks_stay_in_place_while_none_stands_out() -> None:
+    busy = Gpu(0, "NVIDIA B200", 97, 90_000, 180_000, 62, 900, 1000, 1900, 0)
+    async with console() as (app, pilot, session):
+        session.gpus.board = GpuBoard(
+            tuple(RankGpus(at, f"p{at}", "node", (replace(busy, utilization=99.0 - at),), 1.0) for at in range(3))
+        )
+        screen = await open_tab(app, pilot, "h")
+        await until(pilot, lambda: "97" in screen_text(app))
+        assert [key[0] for key in cast("Any", screen.here).table.shown] == ["0", "1", "2"]
+
+
 def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
     stuck = Traced(9, 1, "p1", "node-b", 1202, 1, where=Whereabouts(Doing.DATA, "data loader"))
     others = [Traced(each, each // 8, "p", "n", each, where=Whereabouts(Doing.COLLECTIVE, "all_reduce"))
