@@ -24,6 +24,8 @@ PEAK_TFLOPS = {
     "nvidia-tesla-a100": 312.0,
 }
 """Dense BF16 TFLOP/s of a GPU, by the beginning of its node's accelerator label."""
+MOST_MFU = 2.0
+"""Times the BF16 peak; eight-bit numbers reach so much at most."""
 RECENT = 20
 """Latest steps by which the pace is judged."""
 
@@ -165,6 +167,9 @@ class Track:
         return any(mark.time >= self.series.times[-1] for mark in self.endings)
 
     def mfu(self, accelerator: str) -> float | None:
-        """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known."""
+        """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known.
+
+        None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
+        """
         peak, reached = peak_of(accelerator), self.recent("tflops_per_gpu")
-        return reached / peak if peak and reached is not None else None
+        return reached / peak if peak and reached is not None and reached <= MOST_MFU * peak else None

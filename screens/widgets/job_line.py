@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.models.alarm import GLYPH
+from console.models.alarm import GLYPH, AlarmKind
 from console.models.job import JobState
 from console.models.ranks import Rank, first_failure, ranks
 from console.models.reference import Passing
@@ -150,6 +150,7 @@ def progress_cell(line: JobLine) -> Cell:
         return ""
     if not glance.total:
         return Run(f"step {glance.step:,}", "dim")
-    left = f" {wording.age(glance.eta)} left" if glance.eta else ""
+    stands = any(alarm.kind in {AlarmKind.STALL, AlarmKind.SILENT} for alarm in line.alarms)
+    left = " stalled" if stands else f" {wording.age(glance.eta)} left" if glance.eta else ""
     share = Run(f" {wording.percent(glance.step, glance.total)}")
     return [*wording.bar(glance.step, glance.total, 6), share, Run(left, "dim")]

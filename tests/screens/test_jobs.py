@@ -11,6 +11,7 @@ from textual.widgets import Input
 from console.errors import Conflict, NotAllowed
 from console.models.access import StopReport
 from console.models.alarm import Alarm, AlarmKind
+from console.models.glance import Glance
 from console.models.link import Link, LinkState
 from console.models.log import LogLine
 from console.settings import Settings
@@ -20,7 +21,8 @@ from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
 from screens.widgets.job_head import told
-from screens.widgets.job_line import JobLine
+from screens.widgets.job_line import JobLine, progress_cell
+from screens.widgets.line import runs_of
 from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
@@ -235,6 +237,14 @@ def test_why_a_job_failed_is_said_once() -> None:
     assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
     assert "▲ nan" in said
     assert "▲ failed" not in said
+
+
+def test_of_a_job_that_stalls_no_time_is_left() -> None:
+    fleet = queue_scene()
+    line = JobLine(fleet.jobsets["default", "llama"], fleet, Glance(step=40, total=100, step_time=2.0))
+    stall = Alarm(AlarmKind.STALL, "no new iteration for 12 min", 1.0, "default", "llama")
+    assert "left" in "".join(run.text for run in runs_of(progress_cell(line)))
+    assert "40 % stalled" in "".join(run.text for run in runs_of(progress_cell(replace(line, alarms=(stall,)))))
 
 
 async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

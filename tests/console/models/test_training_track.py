@@ -127,6 +127,7 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
     assert made.eta() == pytest.approx(300 * 7.0)
     assert made.mfu("nvidia-b200") == pytest.approx(0.5)
     assert made.mfu("nvidia-l4") is None
+    assert track([step._replace(tflops_per_gpu=16_421.0) for step in steps(9)]).mfu("nvidia-b200") is None
     assert peak_of("nvidia-h100-mega-80gb") == 989.0
     assert track(steps(100)).eta() is None
     silent = track([Step(at, total=100, loss=1.0) for at in range(50)])
