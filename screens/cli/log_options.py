@@ -14,7 +14,9 @@ def add_logs(parser: ArgumentParser) -> None:
     """Of `a4 logs`."""
     parser.epilog = (
         "Logs that were followed are kept on this machine, secrets blotted out, and are printed when the job is gone: "
-        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes."
+        "for 30 days and up to 20 GB, or A4_LOGS_KEEP_DAYS and A4_LOGS_KEEP_GB. See a4 --help for exit codes. "
+        "JSON: rank, time, text, attempt, pod, container; with --consensus time, text, ranks, of; at the end coverage "
+        "(words, total, live, reconnecting, waiting, ended, cut, refused, gaps, lost, why, disk)."
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("rank", metavar="RANK", nargs="?", type=int, default=None)
@@ -31,6 +33,11 @@ def add_logs(parser: ArgumentParser) -> None:
 
 def add_why(parser: ArgumentParser) -> None:
     """Of `a4 why`."""
+    parser.epilog = (
+        "JSON: namespace, name, state, why (one sentence), card (what ended badly first; null if nothing did: first: "
+        "rank, pod, node, exit_code, reason, time, …; others, lines: the last of its log, xids). "
+        "See a4 --help for exit codes."
+    )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

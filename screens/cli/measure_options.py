@@ -9,11 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_TEST = (
+    "program, version, ranks, rows: size, count, type, redop, root, out_of_place and in_place: time_us, algbw, busbw, "
+    "wrong; avg_busbw, out_of_bounds, ok, finished, error"
+)
+_STEP = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, tokens_per_s, skipped, nan, extra"
+"""Keys of JSON."""
+
+
 def add_measuring(command: Callable[[str, str], ArgumentParser]) -> None:
     """The commands themselves."""
     _add_nccl(command("nccl", "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past"))
     _add_training(command("training", "how far the training of a job is: loss, speed, time left, what happened"))
     reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
+    reading.epilog = (
+        f"JSON: nccl ({_TEST}), training (format, steps: {_STEP}). What is not known is null, never 0; numbers "
+        'that are none are the texts "nan" and "inf". Exit codes: 0 it was read, 2 it cannot be; see a4 --help.'
+    )
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
 
@@ -22,7 +34,9 @@ def _add_nccl(parser: ArgumentParser) -> None:
     """Of `a4 nccl`."""
     parser.epilog = (
         "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
-        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others."
+        "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
+        f"JSON: name, pass_line, nccl ({_TEST}, attempt, rank, at, nodes, verdict, why, usual: GB/s by size of "
+        "your own past, compared: job, faster, sizes)."
     )
     _add(parser)
     parser.add_argument("--compare", metavar="RUN", default="",
@@ -36,7 +50,10 @@ def _add_nccl(parser: ArgumentParser) -> None:
 
 def _add_training(parser: ArgumentParser) -> None:
     """Of `a4 training`."""
-    parser.epilog = "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help."
+    parser.epilog = (
+        "Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: name, "
+        f"training (format, steps: {_STEP}; finished, step, total, eta_s, mfu, marks: kind, step, time, words)."
+    )
     _add(parser)
     parser.add_argument("--earlier", action="store_true", help="earlier runs of the recipe in the picture too")
     names = "loss, grad_norm, lr, step_time_s, tokens_per_s, tflops_per_gpu"

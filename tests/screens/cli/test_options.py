@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from console.models.nccl import NcclTest
+from console.models.nccl_export import nccl_json
+from console.models.training import Step
+from console.models.training_export import step_json, track_json
+from console.models.training_track import Track
 from screens.cli.columns import LAYOUTS
 from screens.cli.command_line import LISTS, parse
 from screens.cli.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def test_no_command_opens_the_console() -> None:
@@ -56,3 +66,22 @@ def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[
     for column in LAYOUTS[name].columns:
         assert f"  {column.key}" in said
         assert column.meaning in said
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("nccl", {*nccl_json(NcclTest()), "verdict", "usual", "compared"}),
+        ("training", track_json(Track("megatron")).keys()),
+        ("read", {*nccl_json(NcclTest()), *step_json(Step(1))}),
+        ("logs", {"rank", "time", "text", "ranks", "coverage"}),
+        ("why", {"state", "why", "card", "exit_code"}),
+    ],
+)
+def test_help_of_what_watches_names_the_keys_too(
+    name: str, keys: Iterable[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse([name, "--help"])
+    said = capsys.readouterr().out
+    assert [key for key in keys if not re.search(rf"\b{key}\b", said)] == []
