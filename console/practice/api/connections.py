@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,13 +28,17 @@ class Connections:
         self._open[socket] = transport
 
     async def close(self) -> None:
-        """Abort what is still open, and return when all sockets are closed."""
+        """Abort what is still open, return when all sockets are closed; what takes too long ends with the process."""
         for transport in self._still_open():
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()
-        async with asyncio.timeout(_LIMIT):
-            while list(self._still_open()):  # noqa: ASYNC110 - a socket that closes tells nobody
-                await asyncio.sleep(0.005)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LIMIT):
+                await self._closed()
+
+    async def _closed(self) -> None:
+        while list(self._still_open()):  # noqa: ASYNC110 - a socket that closes tells nobody
+            await asyncio.sleep(0.005)
 
     def _still_open(self) -> Iterator[asyncio.BaseTransport]:
         return (transport for socket, transport in self._open.items() if socket.fileno() != -1)
