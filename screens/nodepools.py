@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.models.node_pools import PoolFacts, kind_words, operation_words
+from console.models.node_pools import PoolFacts, kind_words, operation_sentence
 from screens.asking import ASKING
 from screens.pool_actions import PoolSizes
 from screens.widgets.column import Column
@@ -140,7 +140,7 @@ class NodepoolsScreen(PoolSizes):
         runs += [Run(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
         self.about.runs = tuple(runs)
         rows = [
-            operation_row(each, f"{each.pool or cluster.name}: {operation_words(each)}", now)
+            operation_row(each, operation_sentence(each, each.pool or cluster.name), now)
             for each in picture.operations
             if not each.over
         ]

@@ -208,6 +208,12 @@ def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
     return f"{words}: {done or 0} of {_nodes(total)} done" if total else words
 
 
+def operation_sentence(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
+    """The same as a sentence about `whose`: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
+    words = operation_words(operation, nodes)
+    return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
+
+
 def kind_words(kind: str) -> str:
     """Google's word for an operation, readable: "Set node pool size"."""
     return kind.replace("_", " ").capitalize()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.node_pools import kind_words, operation_words
+from console.models.node_pools import kind_words, operation_sentence, operation_words
 from screens.widgets.progress_rows import operation_row, request_row
 from screens.wording import BAD, OK, WAITS, Run, count, sentence
 
@@ -40,7 +40,11 @@ def facts_runs(facts: PoolFacts, picture: PoolsPicture) -> tuple[Run, ...]:
 
 def rows_of(facts: PoolFacts, picture: PoolsPicture, now: float) -> list[tuple[Run, ...]]:
     """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
-    rows = [operation_row(each, sentence(operation_words(each, facts.nodes)), now) for each in facts.operations]
+    name = facts.pool.name
+    rows = [
+        operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
+        for each in facts.operations
+    ]
     rows += [
         operation_row(each, sentence(operation_words(each)), now)
         for each in picture.operations

@@ -93,6 +93,15 @@ async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> 
         assert f"Successfully tagged {ADDRESS}/a:1" in lines
 
 
+async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: Path) -> None:
+    async with google() as (session, _):
+        plan = await own_plan(session.images, own(tmp_path, "FROM debian:12\nRUN echo well\n"))
+        plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "tried-1"})
+        await printed(session.images, await session.images.build(plan))
+        assert plan.image in {name for each in (await session.images.registry()).images for name in each.references}
+        assert plan.image.endswith(":tried-1")
+
+
 @pytest.mark.parametrize(
     ("dockerfile", "why"),
     [

@@ -34,7 +34,11 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
         "image_screens/one_is_cancelled_only_after_a_question",
     ),
     "R71": RUN,
-    "R72": ("builds/a_folder_of_ones_own", "preflight/a_built_image_is_found_in_its_repository"),
+    "R72": (
+        "builds/a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry",
+        "builds/a_folder_of_ones_own",
+        "preflight/a_built_image_is_found_in_its_repository",
+    ),
     "R73": (
         "preflight_runs/a_service_that_is_off_offers_to_be_enabled",
         "preflight_runs/a_repository_and_a_queue_are_created",
@@ -136,7 +140,10 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "preflight_runs/without_google_credentials_the_cluster_is_still_looked_at",
         "clusters/without_credentials_it_says_what_to_do",
     ),
-    "service not enabled": ("wire/a_service_that_is_not_enabled_is_named_and_can_be_enabled",),
+    "service not enabled": (
+        "wire/a_service_that_is_not_enabled_is_named_and_can_be_enabled",
+        "clusters/a_service_that_is_not_enabled_is_enabled_by_a_key_that_asks",
+    ),
     "a login that has ended": (
         "login/a_login_that_has_ended_is_told_at_once_not_after_all_tries",
         "wire/a_login_that_ended_is_no_service_that_is_away",

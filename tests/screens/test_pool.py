@@ -90,6 +90,13 @@ async def test_what_google_wants_stands_beside_what_there_is() -> None:
             assert words in text
 
 
+async def test_what_is_under_way_is_told_in_whole_sentences() -> None:
+    told = picture(facts(operations=(RESIZE,)), operations=(RESIZE,))
+    for name in ("a4-pool", "nodepools"):
+        async with page(told, name=name) as (app, pilot, _):
+            await until(pilot, lambda: "a4-pool is being resized" in screen_text(app))
+
+
 async def test_without_credentials_the_nodes_are_shown_and_what_to_do() -> None:
     error = NotLoggedIn("There are no Google credentials on this machine.", "Log in with `gcloud auth`.")
     async with page(error) as (app, pilot, _):
