@@ -20,7 +20,7 @@ from console.models.access import ContextName
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.console/practice"
 """The extension by which a practice cluster's entry tells what it is."""
-_GET_ONE = "ctrl+g (or `a4 clusters`): Google's clusters need none. Or try `a4 --demo`."
+_GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`."
 
 
 class Masked(msgspec.Struct, rename="kebab"):
