@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud import container_v1 as api
 
+from console.errors import ApiDisabled
 from console.google.failures import within
 from console.models.gke import Clusters, GkeCluster, GkeOperation, GkePool
 from console.models.maintenance import exclusion_words, window_words
@@ -41,8 +42,12 @@ class Gke:
 
     async def clusters_of(self, project: str) -> Clusters:
         """All clusters of a project."""
-        async with within(f"list the clusters of {project}", PATIENCE):
-            answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+        try:
+            async with within(f"list the clusters of {project}", PATIENCE):
+                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+        except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
+            enable = f"Enable it: E on its row in the console's ctrl+g, or `gcloud services enable {error.service}"
+            raise ApiDisabled(error.message, f"{enable} --project {project}`.", service=error.service) from error
         # Half a millisecond each: thousands of them would hold up the keys.
         found = await asyncio.to_thread(lambda: [read_cluster(project, each) for each in answer.clusters])
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))

@@ -25,15 +25,17 @@ _AGAIN = 2.0
 async def mend(session: Session, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
     session.changing(repair.words[0].lower() + repair.words[1:])
-    return await {
+    done = await {
         Mend.ADDON: _addon,
         Mend.SERVICE: _services,
         Mend.REPOSITORY: _repository,
         Mend.QUEUE: _queue,
     }[repair.kind](session, repair.target)
+    return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
 
 async def _addon(session: Session, target: tuple[str, ...]) -> str:
+    """Nothing to add: the words of the repair name the driver as people do."""
     project, location, name, addon = target
     gke = await session.cloud.gke()
     begun = await gke.enable(await gke.cluster(project, location, name), addon)
@@ -48,7 +50,7 @@ async def _addon(session: Session, target: tuple[str, ...]) -> str:
         ) from error
     if begun.error:
         raise Unreachable(f"GKE could not enable {addon} in {name}: {begun.error}.", "See `a4 operations`.")
-    return f"Enabled {addon} in cluster {name}."
+    return ""
 
 
 async def _services(session: Session, target: tuple[str, ...]) -> str:

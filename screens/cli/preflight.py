@@ -74,7 +74,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
     """Look at one, mend it after a question, look again."""
     check = (await _looked(session, plan, options, (options.mend,)))[0]
     if check.result is Result.OK:
-        say(f"{check.id} {check.title} is well: {check.evidence}")
+        _say_mended(options, "", check, f"{check.id} {check.title} is well: {check.evidence}")
         return 0
     if check.repair is None:
         raise ConsoleError(f"{check.id} {check.title} cannot be mended from here. {check.reason}", check.fix)
@@ -83,7 +83,14 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
         warn("Nothing was done.")
         return 1
     engine = session.preflight
-    say(await engine.repair(check.repair))
+    done = await engine.repair(check.repair)
     again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
-    say(f"{again.id} {again.title}: {again.result}. {again.evidence}")
+    _say_mended(options, done, again, f"{done}\n{again.id} {again.title}: {again.result}. {again.evidence}")
     return 0 if again.result is not Result.FAIL else 1
+
+
+def _say_mended(options: Options, done: str, check: Check, words: str) -> None:
+    if options.json:
+        say_json({"kind": "preflight", "done": done, "items": [check]})
+    else:
+        say(words)

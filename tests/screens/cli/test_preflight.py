@@ -51,4 +51,10 @@ async def test_a_fix_is_done_when_it_is_agreed_to(capsys: pytest.CaptureFixture[
         assert await a4(here, "preflight", "W03", "--set", "queue=a4-high", "--fix", "P16", "--yes") == 0
         text = capsys.readouterr().out
         assert "Created LocalQueue a4-high in namespace default." in text
+        assert await a4(here, "preflight", "--fix", "P21", "--yes", "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["done"] == "Enabled the Lustre CSI driver with the legacy port in cluster practice."
+        assert [(each["id"], each["result"]) for each in told["items"]] == [("P21", "ok")]
+        assert await a4(here, "preflight", "W03", "--set", "queue=a4-high", "--fix", "P16") == 0
+        text = capsys.readouterr().out
         assert "P16 LocalQueue" in text
