@@ -28,8 +28,15 @@ def add_images(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     add_ls(command("ls", "what is in a folder of a bucket; checkpoints by iteration, the last whole one marked"))
     add_get(command("get", "bring an object or a folder out of a bucket, checked by crc32c"))
     add_store(command("store-logs", "put what all ranks of a job have printed into a bucket"))
-    for name, what in (("lustre", "Lustre instances"), ("filestore", "Filestore shares")):
+    for name, what, own in (
+        ("lustre", "Lustre instances", "filesystem, mount_point, throughput"),
+        ("filestore", "Filestore shares", "tier, share, address"),
+    ):
         mounted = command(name, f"{what} of the project; with a name, the values that mount it")
+        mounted.epilog = (
+            f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
+            "mount it); with NAME the values alone."
+        )
         mounted.add_argument("name", metavar="NAME", nargs="?", default="", help="print its values for a4 launch -f")
         _add_where(mounted, region=False)
 
