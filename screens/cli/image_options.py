@@ -29,7 +29,7 @@ def add_images(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     add_get(command("get", "bring an object or a folder out of a bucket, checked by crc32c"))
     add_store(command("store-logs", "put what all ranks of a job have printed into a bucket"))
     for name, what, own in (
-        ("lustre", "Lustre instances", "filesystem, mount_point, throughput"),
+        ("lustre", "Lustre instances", "filesystem, mount_point, throughput, legacy_port"),
         ("filestore", "Filestore shares", "tier, share, address"),
     ):
         mounted = command(name, f"{what} of the project; with a name, the values that mount it")

@@ -15,8 +15,8 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "JSON: kind, namespace, recipe, name, summary, items with id, title, area, result (ok, warn, fail, not allowed "
         "to look, could not look, not applicable), evidence, reason, fix, command, repair (null, or kind, target, "
-        "words, consequences: --fix ID does it), looks (at, what, outcome, seconds), at, seconds; with --fix: kind, done "
-        "(what was done), items. " + EXIT_CODES
+        "words, consequences: --fix ID does it), looks (at, what, outcome, seconds), at, seconds; with --fix: kind, "
+        "done (what was done), items. " + EXIT_CODES
     )
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="",
                         help="what it needs, see `a4 recipes`; without one the cluster as a whole")  # fmt: skip
