@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
 import re
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, in_read_only_mode
 from console.models.gke import Clusters, Place
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ _PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
 class Cloud:
-    """Google Cloud as one login sees it; `watched` is the cluster one is connected to, if any."""
+    """Google Cloud as one login sees it, around the cluster one is connected to (`watched`) or, without one, alone."""
 
-    def __init__(self, watched: WatchedCluster | None = None) -> None:
+    def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
         self._watched = watched
+        self._read_only = read_only
         self._reaches: dict[str, Reach] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
@@ -82,8 +84,6 @@ class Cloud:
         return reach
 
     async def _practice_answer(self) -> dict[str, str]:
-        import json
-
         assert self._watched is not None
         client = self._watched.connected.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
@@ -112,8 +112,6 @@ class Cloud:
 
     async def _place_by_node(self, context: str) -> Place:
         """The place of a cluster whose context was renamed: its machines name the project, its address the rest."""
-        import json
-
         assert self._watched is not None
         connection = self._watched.connected
         answer = await connection.client.request(
@@ -253,6 +251,8 @@ class Cloud:
         """NotAllowed, naming `what`, in read-only mode."""
         if self._watched is not None:
             self._watched.changing(what)
+        elif self._read_only:
+            raise in_read_only_mode(what)
 
 
 def place_in(context: str) -> Place | None:

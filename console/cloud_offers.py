@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from console.errors import ApiDisabled, ConsoleError, NotFound
 from console.models.offer import Offer, OfferState
@@ -10,23 +10,41 @@ from console.models.offer import Offer, OfferState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from console.cloud import Cloud
+    from console.images import Images
     from console.models.gke import GkePool
     from console.models.values import Value
-    from console.session import Session
+    from console.storage import StoredThings
 
 _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 
 
-async def offer_of(session: Session, kind: str) -> Offer:
+class InCloud(Protocol):
+    """Whatever has Google Cloud around it."""
+
+    @property
+    def cloud(self) -> Cloud:
+        """The clusters."""
+
+    @property
+    def images(self) -> Images:
+        """The registries."""
+
+    @property
+    def storage(self) -> StoredThings:
+        """Buckets and file systems."""
+
+
+async def offer_of(asking: InCloud, kind: str) -> Offer:
     """The choices of that kind (one of GOOGLE_KINDS); why there are none where Google does not tell them."""
     try:
-        await session.cloud.place()
+        await asking.cloud.place()
     except NotFound as error:
         return Offer(kind, state=OfferState.ABSENT, why=error.message)
     except ConsoleError as error:
         return _failed(kind, error)
     try:
-        return await _QUESTIONS[kind](session)
+        return await _QUESTIONS[kind](asking)
     except ConsoleError as error:
         return _failed(kind, error)
 
@@ -38,17 +56,17 @@ def _failed(kind: str, error: ConsoleError) -> Offer:
     return Offer(kind, state=OfferState.FAILED, why=str(error))
 
 
-async def _buckets(session: Session) -> Offer:
-    region = await session.storage.region()
-    found = await session.storage.buckets()
+async def _buckets(asking: InCloud) -> Offer:
+    region = await asking.storage.region()
+    found = await asking.storage.buckets()
     about = {each.name: f"{each.location}, {each.match(region)}" for each in found}
     return Offer("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
 
 
-async def _lustre(session: Session) -> Offer:
-    found = await session.storage.lustre()
+async def _lustre(asking: InCloud) -> Offer:
+    found = await asking.storage.lustre()
     ready = [each for each in found if each.state == "ACTIVE"]
-    region = await session.storage.region()
+    region = await asking.storage.region()
     about = {
         each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.mount_point}"
         for each in ready
@@ -59,10 +77,10 @@ async def _lustre(session: Session) -> Offer:
     return Offer("lustre", tuple(about), about, fills=fills, why="" if ready else why)
 
 
-async def _filestore(session: Session) -> Offer:
-    found = await session.storage.filestore()
+async def _filestore(asking: InCloud) -> Offer:
+    found = await asking.storage.filestore()
     ready = [each for each in found if each.state == "READY" and each.address]
-    region = await session.storage.region()
+    region = await asking.storage.region()
     about = {
         each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.address}:/{each.share}"
         for each in ready
@@ -73,16 +91,16 @@ async def _filestore(session: Session) -> Offer:
     return Offer("filestore", tuple(about), about, fills=fills, why="" if ready else why)
 
 
-async def _images(session: Session) -> Offer:
-    registry = await session.images.registry()
+async def _images(asking: InCloud) -> Offer:
+    registry = await asking.images.registry()
     about = {reference: "in the registry" for image in registry.images for reference in image.references}
     return Offer("images", tuple(about), about, why="" if about else "The project's registries hold no image.")
 
 
-async def _pools(session: Session) -> Offer:
+async def _pools(asking: InCloud) -> Offer:
     """Pools and reservations as labels of nodes, those without a machine now too."""
-    place = await session.cloud.place()
-    cluster = await (await session.cloud.gke()).cluster(place.project, place.location, place.cluster)
+    place = await asking.cloud.place()
+    cluster = await (await asking.cloud.gke()).cluster(place.project, place.location, place.cluster)
     about = {f"{_POOL}={pool.name}": _pool_words(pool) for pool in cluster.pools if pool.accelerators}
     for pool in cluster.pools:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
@@ -113,7 +131,7 @@ def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
     return found
 
 
-_QUESTIONS: Mapping[str, Callable[[Session], Awaitable[Offer]]] = {
+_QUESTIONS: Mapping[str, Callable[[InCloud], Awaitable[Offer]]] = {
     "buckets": _buckets,
     "lustre": _lustre,
     "filestore": _filestore,

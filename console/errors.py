@@ -71,6 +71,11 @@ class NotAllowed(Refused):
     exit_code = 3
 
 
+def in_read_only_mode(what: str) -> NotAllowed:
+    """Why a console that may change nothing does not do it; `what` is what it would be, as in "delete pod a"."""
+    return NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+
+
 class ApiDisabled(NotAllowed):
     """A service of Google's is not enabled in the project; `service` is its name, "container.googleapis.com"."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn
 
-from console.errors import NotAllowed, Unreachable
+from console.errors import Unreachable
 from console.launching import LaunchingCluster
 from console.models.offer import unasked
 
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.cloud import Cloud
-    from console.cluster.connection import Connection
     from console.images import Images
     from console.models.offer import Offer
     from console.nodepools import NodePools
-    from console.session import Session
     from console.storage import StoredThings
 
 
@@ -51,14 +49,14 @@ class ClusterInCloud(LaunchingCluster):
         """Image builds, and the images of registries."""
         from console.images import Images
 
-        return Images(cast("Session", self))
+        return Images(self.cloud)
 
     @cached_property
     def storage(self) -> StoredThings:
         """Buckets, and the file systems that pods can mount."""
         from console.storage import StoredThings
 
-        return StoredThings(cast("Session", self))
+        return StoredThings(self.cloud, lambda: self.follow)
 
     async def choices(self, namespace: str = "") -> Mapping[str, Offer]:
         """As of any cluster, the images with those that were built from here; what only Google knows waits for it."""
@@ -71,7 +69,7 @@ class ClusterInCloud(LaunchingCluster):
         """What Google has to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
         from console.cloud_offers import offer_of
 
-        return await offer_of(cast("Session", self), kind)
+        return await offer_of(self, kind)
 
 
 class GoogleAlone:
@@ -82,22 +80,15 @@ class GoogleAlone:
         from console.images import Images
         from console.storage import StoredThings
 
-        self.read_only = read_only
-        self.cloud = Cloud()
-        self.images = Images(cast("Session", self))
-        self.storage = StoredThings(cast("Session", self))
-
-    @property
-    def connected(self) -> Connection:
-        """There is no cluster."""
-        raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
-
-    def changing(self, what: str) -> None:
-        """NotAllowed, naming `what`, in read-only mode."""
-        if self.read_only:
-            raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+        self.cloud = Cloud(read_only=read_only)
+        self.images = Images(self.cloud)
+        self.storage = StoredThings(self.cloud, _no_jobs)
 
     async def close(self) -> None:
         """End all connections."""
         await self.storage.close()
         await self.cloud.close()
+
+
+def _no_jobs() -> NoReturn:
+    raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from console.cluster.connection import Kubeconfig
     from console.drafting import Drafting
+    from console.follow import Follow
     from console.launch import Catalogue, Launcher
     from console.models.access import StopReport
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
@@ -51,9 +52,13 @@ class LaunchingCluster(WatchedCluster):
         super()._left()
         if "runs" in vars(self):
             self.runs.left()
+        if "follow" in vars(self):
+            self.follow.left()
 
     async def close(self) -> None:
         """End everything, what became of the runs written down."""
+        if "follow" in vars(self):
+            await self.follow.close()
         if "runs" in vars(self):
             await self.runs.close()
         await super().close()
@@ -84,6 +89,13 @@ class LaunchingCluster(WatchedCluster):
         from console.runs import Runs
 
         return Runs(self, self._catalogue, self._launcher)
+
+    @cached_property
+    def follow(self) -> Follow:
+        """What all ranks of a job print, followed once for all who read it and kept on this machine."""
+        from console.follow import Follow
+
+        return Follow(self)
 
     @cached_property
     def profiles(self) -> Profiles:

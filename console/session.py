@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from console.cloud import Cloud
     from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
-    from console.follow import Follow
     from console.gpus import Gpus
     from console.history import History
     from console.in_cloud import GoogleAlone
@@ -127,12 +126,12 @@ class Session(ClusterInCloud):
     def _left(self) -> None:
         super()._left()
         self._rights.clear()
-        for name in {"alarms", "follow", "measures"} & vars(self).keys():
+        for name in {"alarms", "measures"} & vars(self).keys():
             vars(self)[name].left()
 
     async def close(self) -> None:
         """End everything."""
-        for name in ("alarms", "tunnels", "follow"):
+        for name in ("alarms", "tunnels"):
             if name in vars(self):
                 await vars(self)[name].close()
         await super().close()
@@ -217,13 +216,6 @@ class Session(ClusterInCloud):
         return Xray(self)
 
     # streams
-
-    @cached_property
-    def follow(self) -> Follow:
-        """What all ranks of a job print, followed once for all who read it and kept on this machine."""
-        from console.follow import Follow
-
-        return Follow(self)
 
     def follow_log(
         self,

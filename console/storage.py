@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import tempfile
 import time
 from contextlib import aclosing
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from console.cloud import loaded
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.models.copying import CopyProgress
 from console.models.storage import (
@@ -26,19 +26,21 @@ from console.models.storage import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from console.cloud import Cloud
+    from console.follow import Follow
     from console.google.storage import Buckets
     from console.models.storage import Bucket, FilestoreInstance, LustreInstance
-    from console.session import Session
 
 AT_ONCE = 4
 """Objects that come at the same time."""
 
 
 class StoredThings:
-    """Buckets and file systems, as the login of one cluster sees them."""
+    """Buckets and file systems, as the login of one cluster sees them; logs of its jobs come by `follow`."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, cloud: Cloud, follow: Callable[[], Follow]) -> None:
+        self._cloud = cloud
+        self._follow = follow
         self._buckets: dict[str, Buckets] = {}
 
     async def close(self) -> None:
@@ -49,7 +51,7 @@ class StoredThings:
 
     async def project(self, project: str = "") -> str:
         """The connected cluster's project, else the login's own, unless another is named; BadInput if there is none."""
-        found = project or await self._session.cloud.usual_project()
+        found = project or await self._cloud.usual_project()
         if not found:
             raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
         return found
@@ -57,16 +59,16 @@ class StoredThings:
     async def region(self) -> str:
         """Where the connected cluster lies; empty if that is not known."""
         try:
-            return (await self._session.cloud.place()).region
+            return (await self._cloud.place()).region
         except NotFound:
             return ""
 
     async def _of(self, project: str = "") -> Buckets:
         if not project:
-            project = await self._session.cloud.usual_project()
+            project = await self._cloud.usual_project()
         if project not in self._buckets:
-            module = await _loaded("console.google.storage")
-            self._buckets[project] = module.Buckets(await self._session.cloud.reach(), project)
+            module = await loaded("console.google.storage")
+            self._buckets[project] = module.Buckets(await self._cloud.reach(), project)
         return self._buckets[project]
 
     # buckets
@@ -129,7 +131,7 @@ class StoredThings:
     async def _bring(
         self, buckets: Buckets, bucket: str, wanted: Sequence[tuple[StoredObject, Path]], fetched: _Fetched
     ) -> None:
-        module = await _loaded("console.google.fetching")
+        module = await loaded("console.google.fetching")
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(stored: StoredObject, target: Path) -> None:
@@ -156,14 +158,14 @@ class StoredThings:
         """
         from console.joblogs import JobLogs
 
-        self._session.changing(f"store the logs of {job}")
+        self._cloud.check_may(f"store the logs of {job}")
         buckets = await self._of()
         there, _ = await buckets.folder(GcsPlace(place.bucket, place.folder), most=1)
         if there and not replace:
             raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
         with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
             logs = JobLogs(Path(folder))
-            async with self._session.follow.job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
+            async with self._follow().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
                 async for batch in batches:
                     await asyncio.to_thread(logs.add, batch)
             if not logs.counted:
@@ -176,16 +178,16 @@ class StoredThings:
 
     async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those of the cluster's zones first."""
-        module = await _loaded("console.google.lustre")
-        reach, project = await self._session.cloud.reach(), await self.project(project)
+        module = await loaded("console.google.lustre")
+        reach, project = await self._cloud.reach(), await self.project(project)
         found: tuple[LustreInstance, ...] = await module.instances(reach, project)
         region = await self.region()
         return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "ACTIVE")))
 
     async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
         """Filestore shares of the project, those of the cluster's region first."""
-        module = await _loaded("console.google.filestore")
-        reach, project = await self._session.cloud.reach(), await self.project(project)
+        module = await loaded("console.google.filestore")
+        reach, project = await self._cloud.reach(), await self.project(project)
         found: tuple[FilestoreInstance, ...] = await module.instances(reach, project)
         region = await self.region()
         return tuple(sorted(found, key=lambda each: (not _close(each.location, region), each.state != "READY")))
@@ -247,8 +249,3 @@ def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) 
         f"TensorBoard: in a pod that mounts the bucket at /gcs run tensorboard --logdir /gcs/{path} --port 6006, "
         "then open port 6006 of it (f on the rank, or a4 forward JOB RANK 6006)."
     )
-
-
-async def _loaded(module: str) -> Any:
-    """A module that loads Google's libraries, a second the first time."""
-    return await asyncio.to_thread(importlib.import_module, module)

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
-from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, Unreachable
+from console.errors import TRY_AGAIN, ConsoleError, Unreachable, in_read_only_mode
 from console.models.link import LinkState
 from console.store import FIELDS, Store
 
@@ -114,7 +114,7 @@ class WatchedCluster:
     def changing(self, what: str) -> Connection:
         """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:
-            raise NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
+            raise in_read_only_mode(what)
         return self.connected
 
     async def _greet(self) -> None:

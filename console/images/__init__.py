@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import tempfile
 import time
 import uuid
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
+from console.cloud import loaded
+from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused
 from console.history import usual_place
 from console.images import contexts, registries, remembered
 from console.models.build import REGISTRY, BuildPlan, Registry
@@ -21,11 +21,13 @@ from console.models.storage import GcsPlace
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
+    from console.cloud import Cloud
     from console.google.build import Builds
+    from console.google.registry import Registries
     from console.google.storage import Buckets
+    from console.images.buildlog import BuildLog
     from console.models.build import Build, BuildContext, BuildLine, Image, Repository
     from console.models.offer import Offer
-    from console.session import Session
 
 POLL = 3.0
 """Seconds between two looks at a build: Cloud Logging answers sixty times a minute."""
@@ -38,8 +40,8 @@ LOOK = 10.0
 class Images:
     """Images and builds around one cluster."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
         self.poll = POLL
         self._listed: tuple[Image, ...] = ()
 
@@ -50,23 +52,23 @@ class Images:
         if project and location:
             return project, location
         try:
-            place = await self._session.cloud.place()
+            place = await self._cloud.place()
         except NotFound as error:
-            project = project or await self._session.cloud.usual_project()
+            project = project or await self._cloud.usual_project()
             if not (project and location):
                 raise BadInput(error.message, "Without one, say where: --project ID --region us-central1.") from error
             return project, location
         return project or place.project, location or place.region
 
     async def _builds(self, project: str = "", location: str = "") -> Builds:
-        reach = await self._session.cloud.reach()
-        module = await _loaded("console.google.build")
+        reach = await self._cloud.reach()
+        module = await loaded("console.google.build")
         found: Builds = module.Builds(reach, *await self.where(project, location))
         return found
 
     async def _buckets(self, project: str) -> Buckets:
-        reach = await self._session.cloud.reach()
-        module = await _loaded("console.google.storage")
+        reach = await self._cloud.reach()
+        module = await loaded("console.google.storage")
         found: Buckets = module.Buckets(reach, project)
         return found
 
@@ -111,20 +113,21 @@ class Images:
     async def described(self, plan: BuildPlan) -> Mapping[str, Any]:
         """The request as Google would get it, without its source; BadInput."""
         description = await asyncio.to_thread(contexts.description, plan.context.folder, plan.context.dockerfile)
-        module = await _loaded("console.google.build")
+        module = await loaded("console.google.build")
         message: Any = module.message(plan, description)
         told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
-        return _without_empty(told)  # type: ignore[no-any-return]
+        filled: Mapping[str, Any] = _without_empty(told)
+        return filled
 
     # builds
 
     async def build(self, plan: BuildPlan) -> Build:
         """Pack the context, put it where the builder reads it, ask for the build; it is under way when this returns."""
-        self._session.changing(f"build {plan.image}")
+        self._cloud.check_may(f"build {plan.image}")
         if wrong := self.problems(plan):
             raise BadInput(wrong[0][1])
         description = await asyncio.to_thread(contexts.description, plan.context.folder, plan.context.dockerfile)
-        module = await _loaded("console.google.build")
+        module = await loaded("console.google.build")
         module.message(plan, description)  # what is wrong with it is said before anything is sent
         source = await self._sent(plan)
         build = await (await self._builds(plan.project, plan.location)).create(
@@ -168,7 +171,7 @@ class Images:
 
     async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
         """End a build that is under way; Refused if it is over."""
-        self._session.changing(f"cancel build {number}")
+        self._cloud.check_may(f"cancel build {number}")
         builds = await self._builds(project, location)
         found = await builds.build(number)
         if found.over:
@@ -197,23 +200,21 @@ class Images:
         await self._know([build])
 
     async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
-        module = await _loaded("console.images.buildlog")
+        module = await loaded("console.images.buildlog")
         stored = await self._buckets(build.project) if build.log_bucket else None
-        found: Any = module.BuildLog(await self._session.cloud.reach(), build, stored)
-        return found.more  # type: ignore[no-any-return]
+        found: BuildLog = module.BuildLog(await self._cloud.reach(), build, stored)
+        return found.more
 
     # registries
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         """The repositories of one location."""
-        found: tuple[Repository, ...] = await (await self._registries()).repositories(project, location)
-        return found
+        return await (await self._registries()).repositories(project, location)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         """Make a repository for images."""
-        self._session.changing(f"create repository {name}")
-        made: Repository = await (await self._registries()).create_repository(project, location, name)
-        return made
+        self._cloud.check_may(f"create repository {name}")
+        return await (await self._registries()).create_repository(project, location, name)
 
     async def registry(self, project: str = "", location: str = "") -> Registry:
         """All images of the project, in the cluster's region and around it; what could not be read is named."""
@@ -221,18 +222,16 @@ class Images:
         self._listed = found.images
         return found
 
-    async def _registries(self) -> Any:
-        module = await _loaded("console.google.registry")
-        return module.Registries(await self._session.cloud.reach())
+    async def _registries(self) -> Registries:
+        module = await loaded("console.google.registry")
+        found: Registries = module.Registries(await self._cloud.reach())
+        return found
 
     # what the launch form offers
 
     @property
     def _memory(self) -> Path:
-        folder: Path | None = None
-        with suppress(Unreachable):  # images need no cluster
-            folder = self._session.connected.target.cluster.practice_folder
-        return (folder or usual_place().parent) / "images.json"
+        return (self._cloud.practice_folder or usual_place().parent) / "images.json"
 
     async def _note(self, builds: list[Build]) -> None:
         await asyncio.to_thread(remembered.note, self._memory, builds)
@@ -285,8 +284,3 @@ def _without_empty(told: Any) -> Any:
     if isinstance(told, dict):
         return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
     return [_without_empty(each) for each in told] if isinstance(told, list) else told
-
-
-async def _loaded(module: str) -> Any:
-    """A module that loads Google's libraries, a second the first time."""
-    return await asyncio.to_thread(importlib.import_module, module)

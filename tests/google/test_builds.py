@@ -13,10 +13,12 @@ import pytest
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, Refused, Unreachable
 from console.images import contexts, remembered
 from console.models.build import REGISTRY, TAG, Build, BuildPlan
+from console.models.storage import GcsPlace
 from console.practice.google.builds import Yard
 from console.practice.google.cloud import DISABLED, LOCKED, Fault
 from console.practice.google.registry import ADDRESS
 from console.practice.node.registries import STOCK
+from console.session import google_alone
 from tests.google.practised import google
 
 if TYPE_CHECKING:
@@ -201,6 +203,15 @@ async def test_nothing_is_built_or_cancelled_in_read_only_mode() -> None:
         with pytest.raises(NotAllowed, match="read-only"):
             await session.images.create_repository("practice", "us-central1", "fresh")
         assert not [name for name, _ in world.calls if "Create" in name or "Cancel" in name]
+
+
+async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
+    alone = google_alone(read_only=True)
+    with pytest.raises(NotAllowed, match=r"Could not create repository fresh: .*read-only"):
+        await alone.images.create_repository("practice", "us-central1", "fresh")
+    with pytest.raises(NotAllowed, match=r"Could not store the logs of a-job: .*read-only"):
+        await alone.storage.store_logs("default", "a-job", GcsPlace("logs", "a/"))
+    await alone.close()
 
 
 async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
