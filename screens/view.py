@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
@@ -15,6 +14,7 @@ from console.errors import ConsoleError
 from console.spool.file import FileText
 from screens.modals.prompt import Prompt
 from screens.saving import write_lines
+from screens.typing_ahead import OrderedApp
 from screens.widgets.ink import DARK, LIGHT
 from screens.widgets.log_view import LogView
 from screens.wording import count, size
@@ -26,7 +26,7 @@ LOOK = 1.0
 """Seconds between two looks whether the file has grown."""
 
 
-class ViewApp(App[None]):
+class ViewApp(OrderedApp):
     """One file."""
 
     CSS: ClassVar[str] = "#head { height: 1; background: $ground-head; padding: 0 1; }"

@@ -21,12 +21,13 @@ from tests.screens.press import console, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
-    from screens.app import ConsoleApp
+    from textual.app import App
+
 
 NAMES = {"/": "slash", ":": "colon", " ": "space"}
 
 
-def type_at_once(app: ConsoleApp, *keys: str) -> None:
+def type_at_once(app: App[int], *keys: str) -> None:
     """Single characters and names of keys."""
     for key in keys:
         app.post_message(events.Key(NAMES.get(key, key), key if len(key) == 1 else None))

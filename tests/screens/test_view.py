@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from console.spool.file import FileText
 from screens.view import ViewApp
 from tests.screens.press import text_of, until
+from tests.screens.test_typing_ahead import type_at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,4 +40,17 @@ async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
         await pilot.press("W", "home")
         assert text_of(view).startswith("iteration 0/")
         await pilot.press("q")
+    text.close()
+
+
+async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> None:
+    place = tmp_path / "train.log"
+    place.write_text("".join(f"line {number} of the log\n" for number in range(3000)))
+    text = FileText(place)
+    app = ViewApp(text)
+    async with app.run_test(size=(80, 20)) as pilot:
+        await until(pilot, lambda: "line 0 " in text_of(app.view.lines))
+        type_at_once(app, "/", *"line 1999 ", "enter")
+        await until(pilot, lambda: "line 1999 " in text_of(app.view.lines))
+        assert app.view.lines.wanted == "line 1999 "
     text.close()
