@@ -59,6 +59,14 @@ class ObjectTable(ResourceTable["StoredObject"]):
         return row.title
 
 
+def ended(path: str, room: int) -> str:
+    """A path of at most `room` columns: its end says where one is, so what is cut is its middle."""
+    if len(path) <= room:
+        return path
+    head = path[: path.index("/", len("gs://")) + 1]
+    return f"{head}…{path[-max(1, room - len(head) - 1) :]}" if len(head) < room - 12 else f"…{path[1 - room :]}"
+
+
 class BucketScreen(LiveScreen):
     """Enter goes into a folder, Esc out of it."""
 
@@ -126,7 +134,8 @@ class BucketScreen(LiveScreen):
         amount = sum(each.bytes for each in files)
         words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
         more = [Run("   and more, which are not shown", "waits")] if found.more else []
-        self.summary.runs = (Run(str(found.place), "strong"), Run(words, "dim"), *more)
+        room = max(20, self.size.width - len(words) - 4)
+        self.summary.runs = (Run(ended(str(found.place), room), "strong"), Run(words, "dim"), *more)
         self.told.runs = (Run(found.note),) if found.note else ()
 
     @on(ResourceTable.Opened)

@@ -94,6 +94,7 @@ def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Run]:
     ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
     said = [Run(f"{cluster.path}  ", "strong")]
     said += [Run("you are here, Enter shows its node pools  ", "accent")] if row.here else []
+    said += [Run(f"{sentence(cluster.message)}  ", "bad")] if cluster.message else []
     said.append(Run(pools, "text"))
     said += [Run(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
     if cluster.private and not cluster.dns_endpoint:

@@ -17,7 +17,7 @@ from console.practice.objects.resources import PODS
 from console.session import Session
 from console.settings import Settings
 from screens.app import ConsoleApp
-from screens.bucket import BucketScreen
+from screens.bucket import BucketScreen, ended
 from screens.build import BuildScreen
 from screens.images import ImagesScreen
 from screens.job import JobScreen
@@ -266,6 +266,13 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
         assert len(list((tmp_path / "datasets").iterdir())) == 12
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen))
+
+
+def test_of_a_long_path_the_end_is_shown() -> None:
+    path = "gs://bucket/logs/output/checkpoint/pretrain-mcore-qwen3/iter_0000500/"
+    assert ended(path, 80) == path
+    assert (ended(path, 40)[:13], ended(path, 40)[-13:], len(ended(path, 40))) == ("gs://bucket/…", "iter_0000500/", 40)
+    assert (ended(path, 20)[0], len(ended(path, 20))) == ("…", 20)
 
 
 async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch) -> None:

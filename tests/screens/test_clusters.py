@@ -77,7 +77,7 @@ async def test_each_cluster_with_its_state_and_entrance_each_project_that_was_no
 
 async def test_the_cluster_one_is_in_comes_first_and_places_are_whole_on_a_narrow_terminal() -> None:
     here = cluster("zebra", location="europe-west4")
-    far = cluster("apple", location="us-central1-b")
+    far = cluster("apple", location="us-central1-b", status="ERROR", message="Retry budget exhausted.")
     async with clusters(Clusters((far, here)), settings=Settings(context=here.context)) as (app, pilot, _):
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "you are here, Enter shows its node pools" in " ".join(screen_text(app).split()))
@@ -86,6 +86,8 @@ async def test_the_cluster_one_is_in_comes_first_and_places_are_whole_on_a_narro
         assert "europe-west4 " in text
         assert "us-central1-b" in text
         assert "y…" not in text, "what has no room is left out"
+        await pilot.press("down")
+        await until(pilot, lambda: "Retry budget exhausted" in screen_text(app))
 
 
 async def test_enter_goes_into_a_cluster() -> None:
