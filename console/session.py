@@ -6,7 +6,6 @@ be done. Importing this is cheap: the network's libraries are imported where the
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from console.alarms import Alarms
     from console.attach import Attach
     from console.cloud import Cloud
-    from console.cluster.connection import Kubeconfig
     from console.files.copies import Copies
     from console.gpus import Gpus
     from console.history import History
@@ -35,9 +33,6 @@ if TYPE_CHECKING:
     from console.settings import Settings
     from console.tunnel.session import Tunnels
     from console.xray import Xray
-
-_MAY_AGAIN = 60.0
-"""Seconds for which an answer about rights is believed."""
 
 
 def launchable() -> tuple[Recipe, ...]:
@@ -100,10 +95,6 @@ def values_file(recipe: str) -> str:
 class Session(ClusterInCloud):
     """A cluster: its latest picture, and what can be done to it."""
 
-    def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
-        super().__init__(settings, kubeconfig, kinds)
-        self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
-
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
         """As in WatchedCluster; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google."""
@@ -125,7 +116,6 @@ class Session(ClusterInCloud):
 
     def _left(self) -> None:
         super()._left()
-        self._rights.clear()
         for name in {"alarms", "measures"} & vars(self).keys():
             vars(self)[name].left()
 
@@ -135,19 +125,6 @@ class Session(ClusterInCloud):
             if name in vars(self):
                 await vars(self)[name].close()
         await super().close()
-
-    async def may(
-        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
-    ) -> bool:
-        """Whether the account may do this; believed for a minute."""
-        from console.cluster import actions
-
-        asked = (verb, resource, group, namespace, name, subresource)
-        until, answer = self._rights.get(asked, (0.0, False))
-        if time.monotonic() >= until:
-            answer = await actions.may(self.connected.client, *asked)
-            self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
-        return answer
 
     @property
     def preflight(self) -> Preflight:

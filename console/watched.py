@@ -7,6 +7,7 @@ not wait for it.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 _BY_ITSELF = "It is tried again by itself."
+_MAY_AGAIN = 60.0
+"""Seconds for which an answer about rights is believed."""
 
 
 class WatchedCluster:
@@ -41,6 +44,7 @@ class WatchedCluster:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._errors: dict[str, ConsoleError] = {}
         self._in_one_namespace: set[str] = set()
+        self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
 
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None) -> Self:
@@ -117,6 +121,19 @@ class WatchedCluster:
             raise in_read_only_mode(what)
         return self.connected
 
+    async def may(
+        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
+    ) -> bool:
+        """Whether the account may do this; believed for a minute."""
+        from console.cluster import actions
+
+        asked = (verb, resource, group, namespace, name, subresource)
+        until, answer = self._rights.get(asked, (0.0, False))
+        if time.monotonic() >= until:
+            answer = await actions.may(self.connected.client, *asked)
+            self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
+        return answer
+
     async def _greet(self) -> None:
         """The server's version, as soon as it answers."""
         pause = 0.5
@@ -159,6 +176,7 @@ class WatchedCluster:
 
     def _left(self) -> None:
         """The cluster is another one from here on: what was remembered of the last one is void."""
+        self._rights.clear()
 
     def sees(self, kind: str, namespace: str) -> bool:
         """Whether the picture has that kind's objects of that namespace, as far as the watch goes."""

@@ -31,7 +31,7 @@ async def permissions(look: Looking, project: str, wanted: Collection[str]) -> f
 
     async def question() -> frozenset[str]:
         module = await _module("projects")
-        found: frozenset[str] = await module.permissions(await look.session.cloud.reach(), project, tuple(wanted))
+        found: frozenset[str] = await module.permissions(await look.cluster.cloud.reach(), project, tuple(wanted))
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: rights in {project} ({len(wanted)})", question)
@@ -42,7 +42,7 @@ async def project_number(look: Looking, project: str) -> str:
 
     async def question() -> str:
         module = await _module("projects")
-        found: str = await module.number(await look.session.cloud.reach(), project)
+        found: str = await module.number(await look.cluster.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: project {project}", question)
@@ -53,7 +53,7 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
 
     async def question() -> Mapping[str, Collection[str]]:
         module = await _module("projects")
-        found: Mapping[str, Collection[str]] = await module.members(await look.session.cloud.reach(), project)
+        found: Mapping[str, Collection[str]] = await module.members(await look.cluster.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"resourcemanager: who may do what in {project}", question)
@@ -64,7 +64,7 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
 
     async def question() -> frozenset[str]:
         module = await _module("services")
-        found: frozenset[str] = await module.enabled(await look.session.cloud.reach(), project, services)
+        found: frozenset[str] = await module.enabled(await look.cluster.cloud.reach(), project, services)
         return found
 
     return await look.ask(GOOGLE, f"serviceusage: services of {project}", question)
@@ -75,7 +75,7 @@ async def reservation(look: Looking, project: str, zone: str, name: str) -> Rese
 
     async def question() -> Reservation:
         module = await _module("reservations")
-        found: Reservation = await module.reservation(await look.session.cloud.reach(), project, zone, name)
+        found: Reservation = await module.reservation(await look.cluster.cloud.reach(), project, zone, name)
         return found
 
     return await look.ask(GOOGLE, f"compute: reservation {name} in {zone}", question)
@@ -87,7 +87,7 @@ async def bucket(look: Looking, name: str) -> Bucket:
     async def question() -> Bucket:
         module = await _module("storage")
         place = await look.place()
-        found: Bucket = await module.Buckets(await look.session.cloud.reach(), place.project).bucket(name)
+        found: Bucket = await module.Buckets(await look.cluster.cloud.reach(), place.project).bucket(name)
         return found
 
     return await look.ask(GOOGLE, f"storage: bucket {name}", question)
@@ -98,7 +98,7 @@ async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
 
     async def question() -> tuple[Bucket, ...]:
         module = await _module("storage")
-        found: tuple[Bucket, ...] = await module.Buckets(await look.session.cloud.reach(), project).listed()
+        found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.cloud.reach(), project).listed()
         return found
 
     return await look.ask(GOOGLE, f"storage: buckets of {project}", question)
@@ -110,7 +110,7 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     async def question() -> Mapping[str, Collection[str]]:
         module = await _module("storage")
         place = await look.place()
-        buckets = module.Buckets(await look.session.cloud.reach(), place.project)
+        buckets = module.Buckets(await look.cluster.cloud.reach(), place.project)
         found: Mapping[str, Collection[str]] = await buckets.members(name)
         return found
 
@@ -122,7 +122,7 @@ async def repository_members(look: Looking, project: str, location: str, name: s
 
     async def question() -> Mapping[str, Collection[str]]:
         module = await _module("registry")
-        registries = module.Registries(await look.session.cloud.reach())
+        registries = module.Registries(await look.cluster.cloud.reach())
         found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
         return found
 
@@ -135,7 +135,7 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
     async def question() -> tuple[Build, ...]:
         module = await _module("build")
         found: list[Build] = []
-        source = module.Builds(await look.session.cloud.reach(), project, location)
+        source = module.Builds(await look.cluster.cloud.reach(), project, location)
         async with aclosing(source.listed()) as pages:
             async for each in pages:
                 found.append(each)
@@ -151,7 +151,7 @@ async def repositories(look: Looking, project: str, location: str) -> tuple[Repo
 
     async def question() -> tuple[Repository, ...]:
         module = await _module("registry")
-        found: tuple[Repository, ...] = await module.Registries(await look.session.cloud.reach()).repositories(
+        found: tuple[Repository, ...] = await module.Registries(await look.cluster.cloud.reach()).repositories(
             project, location
         )
         return found
@@ -164,7 +164,7 @@ async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance,
 
     async def question() -> tuple[LustreInstance, ...]:
         module = await _module("lustre")
-        found: tuple[LustreInstance, ...] = await module.instances(await look.session.cloud.reach(), project)
+        found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"lustre: instances of {project}", question)
@@ -175,7 +175,7 @@ async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreIns
 
     async def question() -> tuple[FilestoreInstance, ...]:
         module = await _module("filestore")
-        found: tuple[FilestoreInstance, ...] = await module.instances(await look.session.cloud.reach(), project)
+        found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
         return found
 
     return await look.ask(GOOGLE, f"filestore: instances of {project}", question)

@@ -69,7 +69,7 @@ async def _facts(look: Looking, image: str) -> ImageFacts:
 
 async def _login(look: Looking, image: Reference) -> tuple[str, str]:
     """A token for Google's registries, and the address of the practice ones; both may be empty."""
-    cloud = look.session.cloud
+    cloud = look.cluster.cloud
     if not (image.google or cloud.practice):
         return "", ""
     try:
@@ -169,19 +169,22 @@ def _tools_of(recipe: str) -> tuple[str, ...]:
 
 
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
+    from console.cluster import exec as executing
+
     said = bytearray()
 
     def keep(_: int, data: bytes) -> None:
         said.extend(data)
 
-    code = await look.session.exec(pod.namespace, pod.name, ["sh", "-c", _ASK], container=container, on_output=keep)
+    client = look.cluster.changing(f"run a command in pod {pod.name}").client
+    code = await executing.run(client, pod.namespace, pod.name, ["sh", "-c", _ASK], keep, container=container)
     words = said.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
 
 
 async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container."""
-    if look.session.read_only:
+    if look.cluster.read_only:
         return None
     pods = (await look.watched("pods")).pods.values()
     mine = [each for each in pods if each.namespace == look.wish.namespace and each.phase == "Running" and each.jobset]

@@ -17,10 +17,10 @@ from console.parsers.found import NamedWire, NamesWire, read_found
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
+    from console.in_cloud import ClusterInCloud
     from console.models.fleet import Fleet
     from console.models.gke import GkeCluster, Place
     from console.preflight.wish import Wish
-    from console.session import Session
 
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
@@ -32,8 +32,8 @@ PATIENCE = 20.0
 class Questions:
     """What was asked in one round of checks, and the answers: nothing is asked twice."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, cluster: ClusterInCloud) -> None:
+        self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[_T]]) -> _T:
@@ -70,12 +70,12 @@ class Looking:
     @property
     def fleet(self) -> Fleet:
         """What the watch sees."""
-        return self.questions.session.fleet
+        return self.questions.cluster.fleet
 
     @property
-    def session(self) -> Session:
-        """The session with the cluster that is looked at."""
-        return self.questions.session
+    def cluster(self) -> ClusterInCloud:
+        """The cluster that is looked at."""
+        return self.questions.cluster
 
     async def ask(self, at: str, what: str, question: Callable[[], Awaitable[_T]]) -> _T:
         """Ask, once for all checks, and write down what came of it."""
@@ -99,7 +99,7 @@ class Looking:
         what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
 
         async def question() -> _T:
-            client = self.session.connected.client
+            client = self.cluster.connected.client
             return read_found(await client.request("GET", path, params=params, doing=f"look at {path}"), type_)
 
         return await self.ask(KUBERNETES, f"GET {what}", question)
@@ -108,7 +108,7 @@ class Looking:
         """A list of which only the metadata is asked for, so that no secret comes to this machine."""
 
         async def question() -> tuple[NamedWire, ...]:
-            client = self.session.connected.client
+            client = self.cluster.connected.client
             body = await client.request("GET", path, params=params, doing=f"list {noun}", accept=_METADATA)
             return tuple(read_found(body, NamesWire).items or ())
 
@@ -127,7 +127,7 @@ class Looking:
 
         async def question() -> Fleet:
             try:
-                fleet = await self.session.listed(*kinds, timeout=PATIENCE)
+                fleet = await self.cluster.listed(*kinds, timeout=PATIENCE)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:
@@ -144,14 +144,14 @@ class Looking:
 
     async def place(self) -> Place:
         """Where the cluster lies."""
-        return await self.ask(GOOGLE, "where the cluster lies", self.session.cloud.place)
+        return await self.ask(GOOGLE, "where the cluster lies", self.cluster.cloud.place)
 
     async def gke(self) -> GkeCluster:
         """The cluster as Google's API knows it."""
         place = await self.place()
 
         async def question() -> GkeCluster:
-            service = await self.session.cloud.gke()
+            service = await self.cluster.cloud.gke()
             return await service.cluster(place.project, place.location, place.cluster)
 
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)

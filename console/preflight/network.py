@@ -54,7 +54,7 @@ async def _told_by_logs(look: Looking) -> Verdict:
 
         async def question(where: str = where) -> str:
             params = {"tailLines": _LINES, "container": "workload"}
-            body = await look.session.connected.client.request("GET", where, params=params, doing="read a pod's log")
+            body = await look.cluster.connected.client.request("GET", where, params=params, doing="read a pod's log")
             return body.decode(errors="replace")
 
         try:
@@ -88,7 +88,7 @@ async def _nat(look: Looking) -> Verdict:
 
     async def question() -> tuple[Nat, ...]:
         module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["nats"])
-        found: tuple[Nat, ...] = await module.nats(await look.session.cloud.reach(), cluster.project, region)
+        found: tuple[Nat, ...] = await module.nats(await look.cluster.cloud.reach(), cluster.project, region)
         return found
 
     found = await look.ask(GOOGLE, f"compute: Cloud NATs in {region}", question)
@@ -219,7 +219,7 @@ async def _firewall(look: Looking) -> Verdict:
 
     async def question() -> tuple[Firewall, ...]:
         module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["firewalls"])
-        found: tuple[Firewall, ...] = await module.firewalls(await look.session.cloud.reach(), cluster.project, network)
+        found: tuple[Firewall, ...] = await module.firewalls(await look.cluster.cloud.reach(), cluster.project, network)
         return found
 
     rules = await look.ask(GOOGLE, f"compute: firewall rules of {network}", question)

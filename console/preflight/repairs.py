@@ -13,8 +13,8 @@ from console.models.check import Mend
 from console.parsers.kinds import KINDS
 
 if TYPE_CHECKING:
+    from console.in_cloud import ClusterInCloud
     from console.models.check import Repair
-    from console.session import Session
 
 ADDON_TAKES = 900.0
 """Seconds that GKE may take for an add-on."""
@@ -22,27 +22,27 @@ _AGAIN = 2.0
 """Seconds between two looks at an operation."""
 
 
-async def mend(session: Session, repair: Repair) -> str:
+async def mend(cluster: ClusterInCloud, repair: Repair) -> str:
     """Do it, wait until it is done, and say so."""
-    session.changing(repair.words[0].lower() + repair.words[1:])
+    cluster.changing(repair.words[0].lower() + repair.words[1:])
     done = await {
         Mend.ADDON: _addon,
         Mend.SERVICE: _services,
         Mend.REPOSITORY: _repository,
         Mend.QUEUE: _queue,
-    }[repair.kind](session, repair.target)
+    }[repair.kind](cluster, repair.target)
     return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
 
-async def _addon(session: Session, target: tuple[str, ...]) -> str:
+async def _addon(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     """Nothing to add: the words of the repair name the driver as people do."""
     project, location, name, addon = target
-    gke = await session.cloud.gke()
+    gke = await cluster.cloud.gke()
     begun = await gke.enable(await gke.cluster(project, location, name), addon)
     try:
         async with asyncio.timeout(ADDON_TAKES):
             while not begun.over:
-                await asyncio.sleep(_AGAIN / (20 if session.practice else 1))
+                await asyncio.sleep(_AGAIN / (20 if cluster.practice else 1))
                 begun = await gke.operation(project, location, begun.name)
     except TimeoutError as error:
         raise Unreachable(
@@ -53,23 +53,23 @@ async def _addon(session: Session, target: tuple[str, ...]) -> str:
     return ""
 
 
-async def _services(session: Session, target: tuple[str, ...]) -> str:
+async def _services(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
-        await session.cloud.enable_service(project, service)
+        await cluster.cloud.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
-async def _repository(session: Session, target: tuple[str, ...]) -> str:
+async def _repository(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     project, location, name = target
     module = await asyncio.to_thread(__import__, "console.google.registry", fromlist=["Registries"])
-    await module.Registries(await session.cloud.reach()).create_repository(project, location, name)
+    await module.Registries(await cluster.cloud.reach()).create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 
-async def _queue(session: Session, target: tuple[str, ...]) -> str:
+async def _queue(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     namespace, name, above = target
-    connection = session.changing(f"create LocalQueue {name}")
+    connection = cluster.changing(f"create LocalQueue {name}")
     kind = next(each for each in KINDS if each.plural == "localqueues")
     version = await connection.catalogue.version(kind)
     if not version:

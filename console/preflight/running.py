@@ -18,10 +18,10 @@ from console.preflight.wish import Wish
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
 
+    from console.in_cloud import ClusterInCloud
     from console.models.check import Repair
     from console.models.launch import LaunchPlan
     from console.models.values import Value
-    from console.session import Session
 
 AT_ONCE = 8
 """Checks that look at the same time."""
@@ -36,10 +36,10 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 
 class Preflight:
-    """The checks over one session."""
+    """The checks over one cluster."""
 
-    def __init__(self, session: Session, *, limit: float = LIMIT) -> None:
-        self._session = session
+    def __init__(self, cluster: ClusterInCloud, *, limit: float = LIMIT) -> None:
+        self._cluster = cluster
         self._limit = limit
 
     def wish(
@@ -47,8 +47,8 @@ class Preflight:
     ) -> Wish:
         """What a plan asks for; without one the cluster as a whole is looked at."""
         if plan is None:
-            return Wish(namespace or self._session.namespace, bucket=bucket, registry=registry)
-        values: Mapping[str, Value] = self._session.drafting.values(plan)
+            return Wish(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
+        values: Mapping[str, Value] = self._cluster.drafting.values(plan)
         return Wish(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
 
     def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
@@ -58,7 +58,7 @@ class Preflight:
     async def run(self, wish: Wish, ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
         """Every check, or those named, in the order in which they end."""
         chosen = _chosen(ids)
-        questions, gate = Questions(self._session), asyncio.Semaphore(AT_ONCE)
+        questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
 
         async def one(spec: Spec) -> Check:
             async with gate:
@@ -81,7 +81,7 @@ class Preflight:
 
     async def repair(self, repair: Repair) -> str:
         """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
-        return await mend(self._session, repair)
+        return await mend(self._cluster, repair)
 
     async def settled(self, wish: Wish, id_: str) -> Check:
         """One check after a repair: what was made may take a moment to be seen."""
