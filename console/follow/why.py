@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.models.failure import FailureCard, endings, first_of
+from console.models.failure import FailureCard, each_once, endings, first_of
 from console.parsers.secrets import Blotter
 from console.parsers.stamps import text_of
 from console.parsers.xid import xid
@@ -37,16 +37,12 @@ async def card(
     shelf = await asyncio.to_thread(kept_job, folder, *key, jobset.uid if jobset else "")
     found = endings(jobset, cluster.fleet) if jobset else []
     found += await asyncio.to_thread(shelf.endings) if shelf else ()
-    first = first_of(_each_once(found))
+    first = first_of(each_once(found))
     if first is None:
         return None
     texts = await _last_lines(streams, key[0], first[0], parts, shelf)
     faults = dict.fromkeys(str(fault) for text in texts if (fault := _fault(text)))
     return FailureCard(*first, tuple(texts[-LINES:]), tuple(faults))
-
-
-def _each_once(found: list[Ending]) -> list[Ending]:
-    return list({(each.attempt, each.rank, each.pod, each.cause): each for each in found}.values())
 
 
 def _fault(text: str) -> str:

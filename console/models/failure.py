@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.models.condition import condition
+from console.models.deletion import first_deletion
 from console.models.ranks import places
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _EVICTIONS = {
 }
 _PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
 _WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
+DELETED = "Somebody, or a program, deleted its pod: its containers worked until they were told to stop."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Ending:
     exit_code: int | None = None
     time: float = 0.0
     cause: str = "failure"
-    """failure, eviction or preemption."""
+    """failure, eviction, preemption or deletion."""
     node_notes: tuple[str, ...] = ()
     """What the node said of itself then: faults, maintenance."""
 
@@ -56,6 +58,19 @@ class Ending:
         code = f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
         reason = self.reason if self.reason not in {"", "Error"} else ""
         return ", ".join(each for each in (code, reason) if each) or "no reason given"
+
+    @property
+    def words(self) -> str:
+        """The sentence that matters: who, how, where and when."""
+        who = f"Rank {self.rank}" if self.rank >= 0 else "The job"
+        where = f" on {self.node}" if self.node else ""
+        when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
+        attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
+        if self.cause == "deletion":
+            how = f" ({self.how})" if self.exit_code is not None else ""
+            return f"{who}'s pod was deleted{where}{when}{attempt}{how}."
+        did = _WORDS[self.cause] if self.rank >= 0 else f"lost its place: {self.cause}"
+        return f"{who} {did}: {self.how}{where}{when}{attempt}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +88,7 @@ class FailureCard:
     def told(self) -> list[str]:
         """The card in lines, the first one the sentence that matters."""
         first = self.first
-        who = f"Rank {first.rank}" if first.rank >= 0 else "The job"
-        where = f" on {first.node}" if first.node else ""
-        when = f", {datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}" if first.time else ""
-        attempt = f", attempt {first.attempt + 1}" if first.attempt else ""
-        said = [f"{who} {_WORDS[first.cause] if first.rank >= 0 else f'lost its place: {first.cause}'}: "
-                f"{first.how}{where}{when}{attempt}."]  # fmt: skip
+        said = [first.words]
         said += [first.message] if first.message else []
         said += [f"Node: {note}" for note in first.node_notes]
         said += [f"GPU: {xid}" for xid in self.xids]
@@ -99,9 +109,35 @@ def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
         ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)))
         if ending is not None:
             found.append(ending)
-    taken = _taken_away(jobset, fleet)
-    found += [taken] if taken else []
-    return sorted(found, key=lambda each: (each.attempt, each.time or float("inf"), each.rank))
+    found += [each for each in (_taken_away(jobset, fleet), _deleted(jobset, fleet)) if each]
+    return sorted(each_once(found), key=_order)
+
+
+def each_once(found: list[Ending]) -> list[Ending]:
+    """Every ending once, and of a pod that was deleted only that, with how it ended then."""
+    once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
+    for each in [each for each in once.values() if each.cause == "deletion"]:
+        ended = once.pop((each.attempt, each.rank, each.pod, "failure"), None)
+        if ended is not None:
+            once[each.attempt, each.rank, each.pod, each.cause] = replace(
+                ended, cause=each.cause, time=each.time, message=each.message
+            )
+    return list(once.values())
+
+
+def _order(ending: Ending) -> tuple[int, float, bool, int]:
+    """Attempt, then time; containers end in whole seconds, and a deletion is what ends them."""
+    return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
+
+
+def _deleted(jobset: JobSet, fleet: Fleet) -> Ending | None:
+    """The first pod that was deleted, if one was."""
+    gone = first_deletion(jobset, fleet)
+    if gone is None:
+        return None
+    pod = fleet.pods.get((jobset.namespace, gone.pod))
+    return Ending(gone.attempt, gone.rank, gone.pod, pod.node if pod else "", message=DELETED,
+                  time=float(int(gone.time)), cause="deletion")  # fmt: skip
 
 
 def _of_pod(pod: Pod, rank: int, node: Node | None) -> Ending | None:
@@ -148,7 +184,5 @@ def first_of(found: list[Ending]) -> tuple[Ending, tuple[int, ...]] | None:
     if not found:
         return None
     attempt = max(each.attempt for each in found)
-    of = sorted(
-        (each for each in found if each.attempt == attempt), key=lambda each: (each.time or float("inf"), each.rank)
-    )
+    of = sorted((each for each in found if each.attempt == attempt), key=_order)
     return of[0], tuple(dict.fromkeys(each.rank for each in of[1:] if each.rank not in {of[0].rank, -1}))

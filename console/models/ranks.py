@@ -80,6 +80,11 @@ class Rank:
         """Whether its pod has ended in failure."""
         return self.phase == "Failed" or bool(self.exit_code)
 
+    @property
+    def was_told_to_end(self) -> bool:
+        """Whether its pod is being deleted, and its container ended by the signals for that (SIGTERM, SIGKILL)."""
+        return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
+
 
 def live_attempt(jobset: JobSet, pods: Iterable[Pod]) -> int:
     """The attempt that counts now: the newest that has a pod which is not being deleted, else the JobSet's count."""
@@ -114,8 +119,11 @@ def places(jobset: JobSet) -> dict[tuple[str, int, int], int]:
 
 
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
-    """The rank that failed first, by the time its container ended; None if none did or its pod is gone."""
-    failed = [rank for rank in ranks(jobset, fleet) if rank.failed]
+    """The rank that failed first, by the time its container ended; None if none did or its pod is gone.
+
+    One whose pod is being deleted did not fail if it ended as it was told to.
+    """
+    failed = [rank for rank in ranks(jobset, fleet) if rank.failed and not rank.was_told_to_end]
     return min(
         failed, key=lambda rank: (rank.ended.finished if rank.ended else float("inf"), rank.number), default=None
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.models.deletion import first_deletion
 from console.models.explanation import Category, Why
 from console.models.image_trouble import why_no_image
 from console.models.job import JobState
@@ -46,8 +47,17 @@ def _failed(jobset: JobSet, fleet: Fleet) -> Why:
     first = first_failure(jobset, fleet)
     after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
     told = jobset.failure
-    words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
+    deleted = first_deletion(jobset, fleet)
+    if deleted is not None and deleted.attempt == jobset.restarts and not _ended_before(first, deleted.time):
+        words = f"failed{after}: rank {deleted.rank}'s pod was deleted"
+    else:
+        words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
     return Why(words, Category.FAILED, api_text=told, need=jobset.gpus)
+
+
+def _ended_before(first: Rank | None, moment: float) -> bool:
+    """Whether a rank failed before that moment; containers end in whole seconds."""
+    return first is not None and first.ended is not None and first.ended.finished < int(moment)
 
 
 def _suspended(jobset: JobSet, fleet: Fleet) -> Why:

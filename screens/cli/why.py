@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def why(options: Options) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
-    async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes")) as session:
+    async with connected(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events")) as session:
         fleet = await session.listed()
         card = await session.follow.why(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))

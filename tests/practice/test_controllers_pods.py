@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.practice.controllers.job_pods import format_indexes, parse_indexes
+from console.practice.controllers.job_pods import TRACKING, format_indexes, parse_indexes
 from console.practice.controllers.objects import condition
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import (
@@ -130,9 +130,22 @@ def test_a_deleted_pod_stops_and_goes(world: World) -> None:
     world.storage.delete(PODS, "default", "a")
     world.play(0.1)
     assert world.get(PODS, "a")["metadata"]["deletionGracePeriodSeconds"] == 30
+    world.play(1.2)
+    ended = world.get(PODS, "a")
+    assert ended["status"]["phase"] == "Failed"
+    assert (state(ended)["state"]["terminated"]["exitCode"], state(ended)["state"]["terminated"]["reason"]) == (
+        143,
+        "Error",
+    )
     world.play(5)
     assert world.storage.find(PODS, "default", "a") is None
     assert world.events("a", "Killing") == ["Stopping container main"]
+
+
+def test_a_pod_that_is_deleted_without_grace_goes_at_once(world: World) -> None:
+    pod(world)
+    world.storage.delete(PODS, "default", "a", grace_seconds=0)
+    assert world.storage.find(PODS, "default", "a") is None
 
 
 def test_a_log_that_is_not_there_is_explained(world: World) -> None:
@@ -245,6 +258,19 @@ def test_a_deleted_pod_counts_as_failed_and_is_replaced(world: World) -> None:
     (second,) = world.storage.list(PODS, "default")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     assert world.get(JOBS, "j")["status"]["failed"] == 1
+
+
+def test_with_a_failure_policy_a_deleted_pod_counts_once_it_has_ended(world: World) -> None:
+    policy = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [143]}}]}
+    job(world, "sleep 600", backoffLimit=6, podFailurePolicy=policy)
+    (first,) = world.storage.list(PODS, "default")
+    world.storage.delete(PODS, "default", first["metadata"]["name"])
+    world.play(0.2)
+    held = world.get(PODS, first["metadata"]["name"])
+    assert (held["status"]["phase"], held["metadata"]["finalizers"]) == ("Running", [TRACKING])
+    world.play(60)
+    assert why(world.get(JOBS, "j"), "Failed")[1] == "PodFailurePolicy"
+    assert world.storage.list(PODS, "default") == []
 
 
 def test_a_failure_policy_may_fail_it_at_once(world: World) -> None:

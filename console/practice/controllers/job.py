@@ -13,6 +13,7 @@ from console.practice.controllers.job_pods import (
     TRACKING,
     JobPods,
     build_pod,
+    counts_only_failed,
     finished_at,
     format_indexes,
     index_of,
@@ -61,8 +62,8 @@ class Jobs(Controller):
             return
         draft = copy.deepcopy(job)
         draft.setdefault("status", {})
-        counted = _count(draft, JobPods.of(pods))
-        self._progress(draft, JobPods.of(pods))
+        counted = _count(draft, JobPods.of(draft, pods))
+        self._progress(draft, JobPods.of(draft, pods))
         if draft["status"] != job.get("status"):
             self.storage.update(JOBS, draft, subresource="status")
         self._release(counted)
@@ -133,7 +134,7 @@ class Jobs(Controller):
             pods.ready -= sum(is_ready(pod) for pod in extra)
             return self._remove(job, extra), len(pods.active) - surplus
         missing = -surplus
-        if spec.get("podReplacementPolicy") == "Failed":
+        if counts_only_failed(job):
             missing -= pods.terminating
         wait = wait_after_failure(*self._failures(job), self.clock.now()) if missing > 0 else 0.0
         if wait > 0:

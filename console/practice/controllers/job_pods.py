@@ -27,14 +27,15 @@ class JobPods:
     succeeded: list[Object] = field(default_factory=list)
     """Finished well and not yet counted."""
     failed: list[Object] = field(default_factory=list)
-    """Failed, or deleted before they could finish, and not yet counted."""
+    """Failed and not yet counted, and unless the Job waits for that, deleted before they could finish."""
     terminating: int = 0
     ready: int = 0
 
     @classmethod
-    def of(cls, pods: list[Object]) -> JobPods:
+    def of(cls, job: Object, pods: list[Object]) -> JobPods:
         """Sort the pods of a Job."""
         found = cls()
+        waits = counts_only_failed(job)
         for pod in pods:
             phase = pod.get("status", {}).get("phase", "Pending")
             tracked = TRACKING in (pod["metadata"].get("finalizers") or ())
@@ -42,7 +43,7 @@ class JobPods:
                 if tracked:
                     found.succeeded.append(pod)
             elif phase == "Failed" or deleting(pod):
-                if tracked:
+                if tracked and not (waits and phase != "Failed"):
                     found.failed.append(pod)
                 if phase != "Failed":
                     found.terminating += 1
@@ -50,6 +51,12 @@ class JobPods:
                 found.active.append(pod)
                 found.ready += is_ready(pod)
         return found
+
+
+def counts_only_failed(job: Object) -> bool:
+    """Whether a deleted pod counts, and is replaced, only once its containers have ended."""
+    spec = job["spec"]
+    return bool(spec.get("podReplacementPolicy") == "Failed" or spec.get("podFailurePolicy"))
 
 
 def is_ready(pod: Object) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from console.practice.objects.resources import Resource
 
 _FIRST_PULL_SECONDS = 5.0
+_CLEAR_SECONDS = 1.0
+"""Between the last word about a deleted pod and its end: volumes are unmounted, its cgroup is taken away."""
 DRIVE = "a4-lab/"
 """Annotations by which a test drives a pod, the same as on the real control plane of the lab:
 outcome, exit-code, reason, and log (the lines its container prints)."""
@@ -68,6 +70,8 @@ class Kubelets(Controller):
             self._drive(pod, run)
 
     def _stop(self, pod: Object, run: PodRun | None) -> None:
+        if run is not None and run.stopping:
+            return  # it is removed once it has ended
         if run is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
             self._remove(pod)
             return
@@ -75,10 +79,18 @@ class Kubelets(Controller):
         run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
 
     def gone(self, run: PodRun) -> None:
-        """All containers of a deleted pod have ended."""
-        pod = self.storage.find(PODS, *run.key)
-        if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"]:
+        """All containers of a deleted pod have ended: say how, and let it go a moment later."""
+        if self._of(run) is not None:
             run.report()
+            self.clock.after(_CLEAR_SECONDS, lambda: self._let_go(run))
+
+    def _of(self, run: PodRun) -> Object | None:
+        pod = self.storage.find(PODS, *run.key)
+        return pod if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"] else None
+
+    def _let_go(self, run: PodRun) -> None:
+        pod = self._of(run)
+        if pod is not None:
             self._remove(pod)
 
     def _remove(self, pod: Object) -> None:
