@@ -111,11 +111,12 @@ def reasons(line: JobLine) -> tuple[str, str]:
 
 
 def last_cell(line: JobLine) -> Cell:
-    """What matters most about it now: why it waits, what failed first, or where it runs."""
+    """What matters most about it now: why it waits, what failed first, what came of it, or where it runs."""
     state = line.jobset.state
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
-        return Run(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
+        done = Run(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
+        return [*glance_words(line.glance), Run("  "), done] if line.glance else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:

@@ -12,8 +12,10 @@ from console.errors import Conflict, NotAllowed
 from console.models.access import StopReport
 from console.models.alarm import Alarm, AlarmKind
 from console.models.glance import Glance
+from console.models.job import JobState
 from console.models.link import Link, LinkState
 from console.models.log import LogLine
+from console.models.reference import Passing
 from console.settings import Settings
 from screens.job import JobScreen
 from screens.jobs import JobsScreen
@@ -21,7 +23,7 @@ from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
 from screens.widgets.job_head import told
-from screens.widgets.job_line import JobLine, progress_cell
+from screens.widgets.job_line import JobLine, last_cell, progress_cell
 from screens.widgets.line import runs_of
 from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
@@ -237,6 +239,14 @@ def test_why_a_job_failed_is_said_once() -> None:
     assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
     assert "▲ nan" in said
     assert "▲ failed" not in said
+
+
+def test_what_came_of_a_job_stays_in_the_list() -> None:
+    fleet = queue_scene()
+    done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
+    line = JobLine(done, fleet, Glance(size=2**34, busbw=684.0, average=412.0, passing=Passing.PASSED))
+    said = "".join(run.text for run in runs_of(last_cell(line)))
+    assert said.startswith("busbw 684 GB/s, average 412 ✓  done")
 
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:
