@@ -95,11 +95,15 @@ async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> 
         assert f"Successfully tagged {ADDRESS}/a:1" in lines
 
 
+INSTALL = "apt-get update && apt-get install -y curl && echo deb > list && pip install --no-cache-dir numpy"
+
+
 async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: Path) -> None:
     async with google() as (session, _):
-        plan = await own_plan(session.images, own(tmp_path, "FROM debian:12\nRUN echo well\n"))
+        plan = await own_plan(session.images, own(tmp_path, f"FROM debian:12\nRUN {INSTALL}\n"))
         plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "tried-1"})
-        await printed(session.images, await session.images.build(plan))
+        lines = await printed(session.images, await session.images.build(plan))
+        assert [each for each in lines if "Setting up" in each] == ["Setting up curl ...", "Setting up numpy ..."]
         assert plan.image in {name for each in (await session.images.registry()).images for name in each.references}
         assert plan.image.endswith(":tried-1")
 

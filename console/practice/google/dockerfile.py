@@ -85,7 +85,7 @@ def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list
         if found := _FAILS.search(rest):
             why = f"The command '/bin/sh -c {rest}' returned a non-zero code: {found[1] or 1}"
             return [*lines, Printed(why, seconds, why)]
-        for package in re.findall(r"(?<= )(?:[a-z0-9][a-z0-9.+-]+)(?= |$)", rest.partition("install")[2])[:6]:
+        for package in _installed(rest)[:6]:
             lines.append(Printed(f"Setting up {package} ...", seconds / 8))
     return [*lines, Printed(f" ---> {layer}", seconds / 4)]
 
@@ -116,3 +116,13 @@ def _options(args: list[str], *names: str) -> list[str]:
 
 def _option(args: list[str], *names: str) -> str:
     return next(iter(_options(args, *names)), "")
+
+
+def _installed(command: str) -> list[str]:
+    """What a shell command installs, by apt or by pip."""
+    found: list[str] = []
+    for part in re.split(r"&&|\|\||[;|]", command):
+        words = part.split()
+        if "install" in words[1:]:
+            found += [each for each in words[words.index("install") + 1 :] if each[0].isalnum() and "://" not in each]
+    return found
