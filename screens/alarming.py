@@ -47,7 +47,7 @@ def ring(app: LiveApp) -> None:
 
 def notify_terminal(app: LiveApp, title: str, words: str) -> None:
     """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
-    driver = app._driver
+    driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
     if driver is None or app.is_headless:
         return
     driver.write(notification(title, words))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from textual import work
 from textual.binding import Binding, BindingType
 
+from screens.alarming import ring
 from screens.base import LiveApp, LiveScreen
 from screens.pages import PAGE_KEYS, PAGES, page
 from screens.palette import ActiveBindings
@@ -81,6 +82,12 @@ class ConsoleApp(LiveApp):
         importing = asyncio.create_task(asyncio.to_thread(_session_class))
         place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
         return await (await importing).open(replace(self.settings, kubeconfig=place))
+
+    def tick(self) -> None:
+        """Once a second: alarms that are new, and what ages by itself."""
+        if self.is_running:
+            ring(self)
+        super().tick()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our inks, for themes that do not have them."""

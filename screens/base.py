@@ -19,7 +19,6 @@ from textual.reactive import reactive
 from console.errors import ConsoleError, Unreachable
 from console.models.fleet import Fleet
 from console.models.link import LinkState
-from screens.alarming import ring
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
 from screens.widgets.abstract import Abstract
@@ -99,7 +98,7 @@ class LiveApp(OrderedApp):
     def on_mount(self) -> None:
         """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
-        self.set_interval(TICK, self._tick)
+        self.set_interval(TICK, self.tick)
 
     @work(group="store", exclusive=True)
     async def follow_store(self) -> None:
@@ -161,9 +160,9 @@ class LiveApp(OrderedApp):
         if session is not None:
             await session.close()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Once a second: repaint what ages by itself."""
         if self.is_running:  # a last tick may come while the screens are being taken away
-            ring(self)
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:
@@ -269,7 +268,7 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         self._show_title()
 
     def _show_title(self) -> None:
-        app, session = self.app, self.app._session
+        app, session = self.app, self.app.session if self.app.connected else None
         launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
         title = Title(
             tabs=app.TABS,
