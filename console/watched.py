@@ -16,7 +16,7 @@ from console.models.link import LinkState
 from console.store import FIELDS, Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Coroutine
+    from collections.abc import AsyncGenerator, Collection, Coroutine
     from types import ModuleType
 
     from console.cluster.connection import Connection, Kubeconfig
@@ -214,7 +214,7 @@ class WatchedCluster:
 
     # the picture
 
-    def snapshots(self) -> AsyncIterator[Fleet]:
+    def snapshots(self) -> AsyncGenerator[Fleet, None]:
         """The latest picture, then a new one at most four times a second, until `close`."""
         return self._store.snapshots()
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.follow.reading import read_lines
+from console.follow.reading import Reader, woken
 from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
 from console.models.failure import endings
 from console.models.link import LinkState
@@ -114,7 +114,7 @@ class JobLog:
     # what is followed
 
     async def _keep_all(self) -> None:
-        async with aclosing(self._cluster.snapshots()) as pictures:  # type: ignore[type-var]
+        async with aclosing(self._cluster.snapshots()) as pictures:
             async for fleet in pictures:
                 await self._keep(fleet)
 
@@ -285,7 +285,7 @@ class JobLog:
         for event in self._woken:
             event.set()
 
-    def lines(
+    async def lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
     ) -> AsyncGenerator[list[RankLine], None]:
         """Lines of those ranks (all unless given), what is there first, gathered for a moment and in order of time.
@@ -293,7 +293,23 @@ class JobLog:
         `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
         has been read.
         """
-        return read_lines(self, wanted, live=live)
+        reader = Reader(wanted)
+        async with self.waking() as event:
+            await self.ready.wait()
+            while self.once and not self.finished and not self.closed:
+                await woken(event)  # what is not followed is sorted as a whole
+            if live:
+                reader.skip(self.parts)
+            while True:
+                over = self.closed or self.finished
+                batch = reader.more(self.parts)
+                if batch:
+                    yield batch
+                elif over:
+                    return
+                else:
+                    await woken(event)
+                    await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
     def parts_of(self, rank: int) -> list[Part]:
         """The lines of one rank, a part for each container."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from console.models.log import RankLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection
+    from collections.abc import Collection, Sequence
 
-    from console.follow.joblog import JobLog
     from console.spool.part import Part
 
 PAGE = 2000
@@ -21,53 +20,45 @@ LOOK_AGAIN = 1.0
 """Seconds after which a reader looks whether it is over, though nobody woke it."""
 
 
-async def read_lines(
-    log: JobLog, wanted: Collection[int] | None, *, live: bool
-) -> AsyncGenerator[list[RankLine], None]:
-    """See `JobLog.lines`."""
-    async with log.waking() as event:
-        await log.ready.wait()
-        while log.once and not log.finished and not log.closed:
-            await _woken(event)  # what is not followed is sorted as a whole
-        at = {id(part): len(part) for part in log.parts} if live else {}
-        while True:
-            over = log.closed or log.finished
-            batch = _more(log, at, wanted)
-            if batch:
-                yield batch
-            elif over:
-                return
-            else:
-                await _woken(event)
-                await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
+class Reader:
+    """Where somebody stands who reads some of the ranks (all, if none are named)."""
+
+    def __init__(self, wanted: Collection[int] | None = None) -> None:
+        self._wanted = wanted
+        self._at: dict[int, int] = {}
+        """Part, by its identity -> lines of it that have been read."""
+
+    def skip(self, parts: Sequence[Part]) -> None:
+        """Go to the end of all there is."""
+        self._at = {id(part): len(part) for part in parts}
+
+    def more(self, parts: Sequence[Part]) -> list[RankLine]:
+        """The next page: of parts that have more than fits, only what the others cannot come before."""
+        pages: list[tuple[Part, int, int]] = []
+        upto = float("inf")
+        for part in [part for part in parts if self._at.get(id(part), 0) < len(part.times)]:
+            if self._wanted is None or part.rank in self._wanted:
+                start, length = self._at.get(id(part), 0), len(part)
+                stop = min(length, start + PAGE)
+                pages.append((part, start, stop))
+                if stop < length:
+                    upto = min(upto, part.times[stop - 1])
+        found: list[RankLine] = []
+        for part, start, stop in pages:
+            end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
+            self._at[id(part)] = end
+            found += _rank_lines(part, start, end)
+        found.sort(key=lambda line: line.time)
+        return found
 
 
-async def _woken(event: asyncio.Event) -> None:
+async def woken(event: asyncio.Event) -> None:
+    """Wait until there may be more."""
     with suppress(TimeoutError):
         # Not wait_for: before Python 3.12 it swallows that the task is cancelled when the event comes at that moment.
         async with asyncio.timeout(LOOK_AGAIN):
             await event.wait()
     event.clear()
-
-
-def _more(log: JobLog, at: dict[int, int], wanted: Collection[int] | None) -> list[RankLine]:
-    """The next page: of parts that have more than fits, only what the others cannot come before."""
-    pages: list[tuple[Part, int, int]] = []
-    upto = float("inf")
-    for part in [part for part in log.parts if at.get(id(part), 0) < len(part.times)]:
-        if wanted is None or part.rank in wanted:
-            start, length = at.get(id(part), 0), len(part)
-            stop = min(length, start + PAGE)
-            pages.append((part, start, stop))
-            if stop < length:
-                upto = min(upto, part.times[stop - 1])
-    found: list[RankLine] = []
-    for part, start, stop in pages:
-        end = stop if upto == float("inf") else bisect_right(part.times, upto, start, stop)
-        at[id(part)] = end
-        found += _rank_lines(part, start, end)
-    found.sort(key=lambda line: line.time)
-    return found
 
 
 def _rank_lines(part: Part, start: int, stop: int) -> list[RankLine]:
