@@ -46,8 +46,8 @@ class Gke:
             async with within(f"list the clusters of {project}", PATIENCE):
                 answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
-            enable = f"Enable it: E on its row in the console's ctrl+g, or `gcloud services enable {error.service}"
-            raise ApiDisabled(error.message, f"{enable} --project {project}`.", service=error.service) from error
+            enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
+            raise ApiDisabled(error.message, enable, service=error.service) from error
         # Half a millisecond each: thousands of them would hold up the keys.
         found = await asyncio.to_thread(lambda: [read_cluster(project, each) for each in answer.clusters])
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-ACTIONS = ("list", "connect", "token")
+ACTIONS = ("list", "connect", "enable", "token")
 
 
 def add_google(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -26,14 +26,16 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
     """a4 clusters."""
     parser.usage = (
         "a4 clusters [--project ID ...] [--json] | a4 clusters connect NAME [--via dns|ip] [--write-kubeconfig [FILE]]"
+        " | a4 clusters enable PROJECT [--yes]"
     )
     parser.epilog = (
         "Needs Google credentials (Application Default Credentials), neither gcloud nor a kubeconfig. NAME is a "
         "cluster's name, PROJECT/LOCATION/NAME, or the context gke_PROJECT_LOCATION_NAME, which --context takes too. "
-        "connect tries the way in and logs in; --write-kubeconfig puts the cluster into FILE, or where kubectl looks, "
-        "beside what is there. token prints an ExecCredential, for kubeconfigs. JSON: kind, items with project, "
-        "location, name, context, status, message, version, endpoint, private, dns_endpoint, nodes, pools, autopilot, "
-        "maintenance, addons; unread (project -> why), missing_zones."
+        "connect tries the way in and logs in; --write-kubeconfig puts the cluster into FILE, or where kubectl looks,"
+        " beside what is there. enable switches Google's container service on in a project. token prints an "
+        "ExecCredential, for kubeconfigs. JSON: kind, items with project, location, name, context, status, message, "
+        "version, endpoint, private, dns_endpoint, nodes, pools, autopilot, maintenance, addons; unread (project -> "
+        "why), missing_zones."
     )
     parser.add_argument("action", choices=ACTIONS, nargs="?", default="list", help="default: list")
     parser.add_argument("words", metavar="NAME", nargs="*", default=())
@@ -41,6 +43,7 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
                         help="only this project (may be repeated); default: all that the login may see")  # fmt: skip
     parser.add_argument("--via", choices=("dns", "ip"), help="this way in, instead of the first that answers")
     parser.add_argument("--write-kubeconfig", nargs="?", const="", metavar="FILE", help="with connect: keep the entry")
+    parser.add_argument("--yes", action="store_true", help="with enable: do not ask first")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

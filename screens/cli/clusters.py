@@ -42,11 +42,11 @@ async def cloud_of(options: Options) -> AsyncIterator[tuple[Cloud, Session | Non
 
 
 async def clusters(options: Options) -> int:
-    """List the clusters, connect to one, or print a token."""
-    if options.action == "token":
-        return await _token(options)
-    if options.action == "connect":
-        return await _connect(options)
+    """List the clusters, or do one of the other actions."""
+    if options.action != "list":
+        from screens.cli.enabling import enable
+
+        return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")
     async with cloud_of(options) as (cloud, _):

@@ -141,7 +141,7 @@ async def test_a_service_that_is_not_enabled_is_named_and_can_be_enabled() -> No
         with pytest.raises(ApiDisabled) as refused:
             await Gke(reach).clusters_of(DISABLED)
         assert refused.value.service == CONTAINER
-        assert f"--project {DISABLED}" in refused.value.hint
+        assert f"a4 clusters enable {DISABLED}" in refused.value.hint
         assert await services.enabled(reach, DISABLED, [CONTAINER]) == frozenset()
         await services.enable(reach, DISABLED, CONTAINER)
         assert await services.enabled(reach, DISABLED, [CONTAINER]) == {CONTAINER}

@@ -26,6 +26,14 @@ def test_clusters(a4: Commands) -> None:
     assert set(told["unread"]) == {"practice-locked", "practice-new"}
 
 
+def test_a_project_without_the_service_gets_it(a4: Commands) -> None:
+    assert "Nobody can be asked" in a4.run("clusters", "enable", "practice-new")[2]
+    assert a4.run("--read-only", "clusters", "enable", "practice-new", "--yes")[0] == 3
+    code, out, _ = a4.run("clusters", "enable", "practice-new", "--yes", "--json")
+    assert (code, json.loads(out)["service"]) == (0, "container.googleapis.com")
+    assert a4.run("clusters", "enable", "practice-locked", "--yes")[0] == 3
+
+
 def test_a_project_that_may_not_be_read_is_an_error_of_its_own(a4: Commands) -> None:
     code, _, err = a4.run("clusters", "--project", "practice-locked")
     assert code == 3
