@@ -14,6 +14,7 @@ from console.measures.glancing import Glancing
 from console.measures.job import JobMeasures
 from console.measures.log_reader import LogReader, chosen_ranks
 from console.models.failure import endings
+from console.models.job import JobState
 from console.models.reference import PASS_LINE
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ class Measures:
     async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
         """Ranks that ended badly are marks on the curve; whether there are more than before."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
+        if measures.track is not None:
+            measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
         seen: list[Ending] = endings(jobset, self._cluster.fleet) if jobset else []
         about = (measures.uid, len(seen), jobset.restarts if jobset else -1)
         if about == measures.endings_seen:

@@ -48,8 +48,8 @@ def step_json(step: Step) -> dict[str, Any]:
     }
 
 
-def track_json(track: Track, gpu: str = "") -> dict[str, Any]:
-    """A run with what follows from it."""
+def track_json(track: Track, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
+    """A run with what follows from it; of one that stands still at `now` it is not known when it will end."""
     with track.series.lock:
         steps = list(track.series.steps)
     last = steps[-1] if steps else None
@@ -57,7 +57,7 @@ def track_json(track: Track, gpu: str = "") -> dict[str, Any]:
         "finished": track.finished,
         "step": last.step if last else None,
         "total": track.total,
-        "eta_s": number(track.eta()),
+        "eta_s": number(track.eta(now)),
         "mfu": number(track.mfu(gpu)),
         "marks": [
             {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}

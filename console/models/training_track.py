@@ -28,6 +28,8 @@ MOST_MFU = 2.0
 """Times the BF16 peak; eight-bit numbers reach so much at most."""
 RECENT = 20
 """Latest steps by which the pace is judged."""
+STILL, STILL_STEPS = 300.0, 10.0
+"""Seconds, and times the usual step, without a step after which a run stands still."""
 
 
 def peak_of(accelerator: str) -> float | None:
@@ -42,6 +44,8 @@ class Track:
         self.format = format_
         self.series = Series()
         self.finished = False
+        self.goes_on = True
+        """Whether its job runs."""
         self.checkpoints: list[Mark] = []
         self.restarts: list[Mark] = []
         self.endings: tuple[Mark, ...] = ()
@@ -151,14 +155,16 @@ class Track:
         steps, took = series.numbers[-1] - series.numbers[first], series.times[-1] - series.times[first]
         return took / steps if steps > 0 and took > 0 else None
 
-    def eta(self) -> float | None:
-        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off.
+    def eta(self, now: float = 0.0) -> float | None:
+        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still.
 
         By the clock where that is slower than what is printed: evaluations and checkpoints take their time too.
         """
         last, total = self.last, self.total
         pace = max((each for each in (self.pace(), self._by_clock()) if each is not None), default=None)
         if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
+            return None
+        if not self.goes_on or (now and now - self.series.times[-1] > max(STILL, STILL_STEPS * pace)):
             return None
         return max(0.0, (total - last.step) * pace)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, NotFound
@@ -59,7 +60,9 @@ async def training(options: Options) -> int:
             _unreadable(job, "training")
             raise NotFound(f"{options.job} has printed no step of training.", f"Its log: a4 logs {options.job}")
         if options.json:
-            say_json({"name": options.job, "training": [track_json(each, job.accelerator) for each in job.tracks]})
+            now = time.time()
+            told = [track_json(each, job.accelerator, now=now) for each in job.tracks]
+            say_json({"name": options.job, "training": told})
         elif options.csv:
             sys.stdout.write(track_csv(job.tracks))
         elif options.svg:
@@ -231,7 +234,7 @@ def _say_training(name: str, job: JobMeasures, track: Track) -> None:
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     say(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    left, share = track.eta(), track.mfu(job.accelerator)
+    left, share = track.eta(time.time()), track.mfu(job.accelerator)
     facts = [
         ("loss", "nan" if track.nan else _figure(track.latest("loss"))),
         ("grad norm", _figure(track.latest("grad_norm"))),

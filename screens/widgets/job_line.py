@@ -152,6 +152,7 @@ def progress_cell(line: JobLine) -> Cell:
     if not glance.total:
         return Run(f"step {glance.step:,}", "dim")
     stands = any(alarm.kind in {AlarmKind.STALL, AlarmKind.SILENT} for alarm in line.alarms)
-    left = " stalled" if stands else f" {wording.age(glance.eta)} left" if glance.eta else ""
+    runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
+    left = " stalled" if stands else f" {wording.age(glance.eta)} left" if glance.eta and runs else ""
     share = Run(f" {wording.percent(glance.step, glance.total)}")
     return [*wording.bar(glance.step, glance.total, 6), share, Run(left, "dim")]

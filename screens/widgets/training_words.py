@@ -42,7 +42,7 @@ def summary(track: Track, gpu: str = "", *, now: float = 0.0, short: bool = Fals
         runs.append(Run("; loss is not a number", "bad"))
     elif loss is not None:
         runs.append(Run(f"; loss {loss:.4g}"))
-    for words in (_speed(track, gpu, short=short), _end(track, 0.0 if short else now)):
+    for words in (_speed(track, gpu, short=short), _end(track, now, short=short)):
         if words:
             runs.append(Run(f"; {words}"))
     return runs
@@ -67,13 +67,13 @@ def _speed(track: Track, gpu: str, *, short: bool) -> str:
     return ", ".join(said)
 
 
-def _end(track: Track, now: float) -> str:
-    left = track.eta()
+def _end(track: Track, now: float, *, short: bool) -> str:
+    left = track.eta(now)
     if track.finished:
         return "finished"
     if left is None:
         return ""
-    at = f", at {wording.clock(now + left)[11:16]}" if now and left < wording.DAY else ""
+    at = f", at {wording.clock(now + left)[11:16]}" if now and not short and left < wording.DAY else ""
     return f"{wording.duration(left)} left{at}" if left >= 1 else "at its end"
 
 

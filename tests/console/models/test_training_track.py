@@ -166,3 +166,13 @@ def test_a_pod_that_somebody_takes_away_is_known_before_it_is_gone() -> None:
     assert (ending.how, ending.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
     preempted = replace(taken, disruption="PreemptionByScheduler")
     assert endings(job, fleet_of(job, preempted))[0].cause == "preemption"
+
+
+def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
+    made = track(steps(40, total=100))
+    last = made.series.times[-1]
+    assert made.eta(last + 60) == made.eta() == pytest.approx(60 * 7.0)
+    assert made.eta(last + 3600) is None
+    assert track_json(made, now=last + 3600)["eta_s"] is None
+    made.goes_on = False
+    assert made.eta(last + 1) is None

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from console.errors import NotFound
+from console.models.condition import Condition
 from console.models.log import LogLine
 from screens.cli import measures
 from screens.cli.command_line import parse
@@ -85,6 +87,18 @@ async def test_the_training_of_a_job(session: FakeSession, capsys: pytest.Captur
     assert "learning rate" in (tmp_path / "a.svg").read_text()
     await measures.training(parse(["training", "llama", "--csv"]))
     assert capsys.readouterr().out.count("\n") == 61
+
+
+async def test_no_time_is_left_of_a_job_that_failed(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    prints(session, ("default", last_rank(session)), training(60))
+    assert await measures.training(parse(["training", "llama"])) == 0
+    assert "  left " in capsys.readouterr().out
+    failed = replace(session.fleet.jobsets["default", "llama"], conditions=(Condition("Failed", "True"),))
+    session.show(jobsets={**session.fleet.jobsets, failed.key: failed})
+    assert await measures.training(parse(["training", "llama"])) == 0
+    assert "  left " not in capsys.readouterr().out
+    await measures.training(parse(["training", "llama", "--json"]))
+    assert json.loads(capsys.readouterr().out)["training"][0]["eta_s"] is None
 
 
 async def test_what_was_not_measured_is_said(session: FakeSession) -> None:
