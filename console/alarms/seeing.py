@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.models.alarm_watch import Look
+from console.models.deletion import first_deletion
 from console.models.job import JobState
 from console.models.ranks import first_failure, ranks
 from console.models.reference import Passing, judge
@@ -71,5 +72,7 @@ def seen(
 def _failure(jobset: JobSet, fleet: Fleet) -> str:
     if jobset.state is not JobState.FAILED:
         return ""
-    first = first_failure(jobset, fleet)
+    deleted, first = first_deletion(jobset, fleet), first_failure(jobset, fleet)
+    if deleted is not None and first is None:
+        return f"rank {deleted.rank}'s pod was deleted"
     return f"rank {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"

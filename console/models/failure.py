@@ -53,11 +53,20 @@ class Ending:
 
     @property
     def how(self) -> str:
-        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"."""
-        signal = _SIGNALS.get(self.exit_code or 0, "")
-        code = f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
+        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that its pod was deleted."""
+        if self.cause == "deletion":
+            return f"its pod was {self._deleted}"
         reason = self.reason if self.reason not in {"", "Error"} else ""
-        return ", ".join(each for each in (code, reason) if each) or "no reason given"
+        return ", ".join(each for each in (self._code, reason) if each) or "no reason given"
+
+    @property
+    def _code(self) -> str:
+        signal = _SIGNALS.get(self.exit_code or 0, "")
+        return f"exit code {self.exit_code}{f' ({signal})' if signal else ''}" if self.exit_code is not None else ""
+
+    @property
+    def _deleted(self) -> str:
+        return f"deleted ({self._code})" if self._code else "deleted"
 
     @property
     def words(self) -> str:
@@ -67,8 +76,7 @@ class Ending:
         when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         if self.cause == "deletion":
-            how = f" ({self.how})" if self.exit_code is not None else ""
-            return f"{who}'s pod was deleted{where}{when}{attempt}{how}."
+            return f"{who}'s pod was {self._deleted}{where}{when}{attempt}."
         did = _WORDS[self.cause] if self.rank >= 0 else f"lost its place: {self.cause}"
         return f"{who} {did}: {self.how}{where}{when}{attempt}."
 

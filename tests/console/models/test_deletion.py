@@ -119,6 +119,5 @@ def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after(
     first = first_of(each_once(found + kept))
     assert first is not None
     words = FailureCard(*first).told()
-    assert words[0].startswith("Rank 3's pod was deleted on node-3, ")
-    assert words[0].endswith("(exit code 143 (SIGTERM)).")
+    assert words[0].startswith("Rank 3's pod was deleted (exit code 143 (SIGTERM)) on node-3, ")
     assert words[-1] == "After it: ranks 0, 5."
