@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.practice.clock import seconds_of
 from console.practice.controllers.base import Controller
-from console.practice.controllers.objects import annotations_of, deleting, key_of, labels_of
+from console.practice.controllers.objects import annotations_of, deleting, key_of
+from console.practice.controllers.pod_host import PodHost
 from console.practice.controllers.pod_run import PodRun
 from console.practice.node.registries import Registries
-from console.practice.objects.refusal import ApiError, bad_request
+from console.practice.objects.refusal import bad_request
 from console.practice.objects.resources import NODES, PODS
-from console.practice.programs.script import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from console.practice.node.logs import Log
     from console.practice.objects.resources import Resource
 
-_FIRST_PULL_SECONDS = 5.0
 _CLEAR_SECONDS = 1.0
 """Between the last word about a deleted pod and its end: volumes are unmounted, its cgroup is taken away."""
 DRIVE = "a4-lab/"
@@ -37,14 +34,11 @@ class Kubelets(Controller):
 
     def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
         super().__init__(plane)
-        self._seed = seed
         self._runs: dict[str, PodRun] = {}
         """By the uid of the pod."""
-        self._rooms: dict[str, Room] = {}
         self.registries = Registries()
-        self._pulled: set[tuple[str, str]] = set()
+        self._host = PodHost(plane, self.registries, seed)
         self._printed: dict[str, int] = {}
-        self._addresses = 10
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow pods that have a node."""
@@ -64,7 +58,7 @@ class Kubelets(Controller):
             self._stop(pod, run)
         elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
             if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
-                self._runs[uid] = run = PodRun(self, pod)
+                self._runs[uid] = run = PodRun(self._host, pod, self._gone)
                 run.begin()
         elif run is not None:
             self._drive(pod, run)
@@ -78,7 +72,7 @@ class Kubelets(Controller):
         left = seconds_of(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
         run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
 
-    def gone(self, run: PodRun) -> None:
+    def _gone(self, run: PodRun) -> None:
         """All containers of a deleted pod have ended: say how, and let it go a moment later."""
         if self._of(run) is not None:
             run.report()
@@ -117,53 +111,6 @@ class Kubelets(Controller):
         outcome = notes.get(f"{DRIVE}outcome")
         if outcome in ("Succeeded", "Failed") and not run.forced_phase and run.phase() == "Running":
             run.force(outcome, int(notes.get(f"{DRIVE}exit-code", "0")), notes.get(f"{DRIVE}reason", ""))
-
-    # what a pod run asks of its kubelet
-
-    def find(self, key: Key) -> Object | None:
-        """Return a pod as it is stored now."""
-        return self.storage.find(PODS, *key)
-
-    def node_of(self, pod: Object) -> Object:
-        """Return the node of a pod, empty when it is gone."""
-        return self.storage.find(NODES, "", pod["spec"]["nodeName"]) or {}
-
-    def new_address(self) -> str:
-        """Return the address of a new pod."""
-        self._addresses += 1
-        return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
-
-    def has(self, node: str, image: str) -> bool:
-        """Whether a node has an image."""
-        return (node, image) in self._pulled
-
-    def pull_seconds(self, node: str, image: str) -> float:
-        """Return how long an image takes to pull, 0 when the node has it; from then on it has it."""
-        if self.has(node, image):
-            return 0.0
-        self._pulled.add((node, image))
-        return _FIRST_PULL_SECONDS + len(image) % 7 / 2
-
-    def room(self, pod: Object) -> Room:
-        """Return what the pods of the same attempt share."""
-        marks = labels_of(pod)
-        parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
-        parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
-        return self._rooms.setdefault("/".join(parts), Room())
-
-    def random_of(self, pod: Object, attempt: int) -> random.Random:
-        """Return the same randomness for the same rank of the same job, whatever its uid."""
-        return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
-
-    def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
-        """Tell an event about a pod."""
-        host = pod["spec"]["nodeName"]
-        self.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
-
-    def write_status(self, key: Key, change: Callable[[Object], None]) -> None:
-        """Change the status of a pod that may be gone."""
-        with suppress(ApiError):  # gone in the meantime
-            self.storage.modify(PODS, *key, lambda pod: change(pod["status"]), subresource="status")
 
     # what the API server asks of the kubelets
 

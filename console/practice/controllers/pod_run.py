@@ -17,8 +17,10 @@ from console.practice.programs.environment import (
 from console.practice.programs.script import Place
 
 if TYPE_CHECKING:
-    from console.practice.controllers.kubelet import Kubelets
+    from collections.abc import Callable
+
     from console.practice.controllers.objects import Object
+    from console.practice.controllers.pod_host import PodHost
 
 _SANDBOX_SECONDS = 0.9
 _CACHED_PULL_SECONDS = 0.4
@@ -34,16 +36,18 @@ _TERMINATED, _KILLED = 143, 137
 class PodRun:
     """Brings one pod up and down."""
 
-    def __init__(self, kubelets: Kubelets, pod: Object) -> None:
+    def __init__(self, host: PodHost, pod: Object, gone: Callable[[PodRun], None]) -> None:
+        """`gone` is told when all containers of a pod that was deleted have ended."""
         self.key = key_of(pod)
         self.pod = pod
-        self.init = [ContainerRun(spec, kubelets.clock, self._init_ended) for spec in self._specs("initContainers")]
-        self.main = [ContainerRun(spec, kubelets.clock, self._main_ended) for spec in self._specs("containers")]
-        self.address = kubelets.new_address()
+        self.init = [ContainerRun(spec, host.clock, self._init_ended) for spec in self._specs("initContainers")]
+        self.main = [ContainerRun(spec, host.clock, self._main_ended) for spec in self._specs("containers")]
+        self.address = host.new_address()
         self.stopping = False
         self.forced_phase = ""
-        self._kubelets = kubelets
-        self._clock = kubelets.clock
+        self._host = host
+        self._gone = gone
+        self._clock = host.clock
         self._started = stamp(self._clock.now())
         self._sandbox = False
         self._changed: dict[str, tuple[str, str]] = {}
@@ -78,7 +82,7 @@ class PodRun:
         def kill() -> None:
             for run in alive:
                 run.end(code)
-            self._kubelets.gone(self)
+            self._gone(self)
 
         self._clock.after(delay, kill)
 
@@ -90,7 +94,7 @@ class PodRun:
 
     def report(self) -> None:
         """Write the pod's status."""
-        self._kubelets.write_status(self.key, self._status)
+        self._host.write_status(self.key, self._status)
 
     def _specs(self, kind: str) -> list[Object]:
         return [dict(spec) for spec in self.pod["spec"].get(kind) or ()]
@@ -99,12 +103,12 @@ class PodRun:
         field = ""
         if run is not None:
             field = f"spec.{'initContainers' if run in self.init else 'containers'}{{{run.name}}}"
-        self._kubelets.say(self.pod, kind, reason, message, field)
+        self._host.say(self.pod, kind, reason, message, field)
 
     def _mount(self) -> None:
         if self.stopping:
             return
-        why = missing_volume(self.pod, self._kubelets.storage)
+        why = missing_volume(self.pod, self._host.storage)
         if why:
             self._say("FailedMount", why, kind="Warning")
             self._clock.after(_RETRY_SECONDS, self._mount)
@@ -117,17 +121,17 @@ class PodRun:
     def _pull(self, run: ContainerRun) -> None:
         image, policy = str(run.spec.get("image", "")), run.spec.get("imagePullPolicy")
         node = self.pod["spec"]["nodeName"]
-        if policy != "Always" and self._kubelets.has(node, image):
+        if policy != "Always" and self._host.has(node, image):
             self._say(
                 "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod', run
             )
             self._clock.after(0.1, lambda: self._create(run))
             return
         self._say("Pulling", f'Pulling image "{image}"', run)
-        if why := self._kubelets.registries.why_not(image):
+        if why := self._host.registries.why_not(image):
             self._clock.after(_REFUSED_SECONDS, lambda: self._not_pulled(run, image, why))
             return
-        seconds = self._kubelets.pull_seconds(node, image)
+        seconds = self._host.pull_seconds(node, image)
 
         def pulled() -> None:
             took = f"{seconds or _CACHED_PULL_SECONDS:.3f}s"
@@ -166,8 +170,9 @@ class PodRun:
     def _create(self, run: ContainerRun) -> None:
         if self.stopping:
             return
+        pod = self._host.newest(self.pod)
         try:
-            env = environment(self._newest(), run.spec, self._kubelets.storage)
+            env = environment(pod, run.spec, self._host.storage)
         except MissingReferenceError as error:
             run.wait("CreateContainerConfigError", str(error))
             self._say("Failed", f"Error: {error}", run, kind="Warning")
@@ -177,17 +182,13 @@ class PodRun:
         argv = arguments(run.spec, env)
         notes = self.pod["metadata"].get("annotations") or {}
         place = Place(
-            argv, env, self._newest(), self._kubelets.room(self.pod), self._kubelets.random_of(self.pod, run.restarts),
+            argv, env, pod, self._host.room(self.pod), self._host.random_of(self.pod, run.restarts),
             self._clock.now, run.restarts, notes,
         )  # fmt: skip
         self._say("Created", "Container created", run)
         self._say("Started", "Container started", run)
         run.start(choose(argv, env, init=run in self.init), place)
         self.report()
-
-    def _newest(self) -> Object:
-        found = self._kubelets.find(self.key)
-        return found if found is not None else self.pod
 
     def _init_ended(self, run: ContainerRun) -> None:
         if self.stopping:
@@ -226,7 +227,7 @@ class PodRun:
 
     def _status(self, status: Object) -> None:
         """Fill in the status of the pod, a draft."""
-        node = self._kubelets.node_of(self.pod)
+        node = self._host.node_of(self.pod)
         addresses = {item["type"]: item["address"] for item in node.get("status", {}).get("addresses") or ()}
         status["phase"] = self.phase()
         status["startTime"] = self._started
