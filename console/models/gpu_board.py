@@ -17,6 +17,8 @@ SMI: Final = "nvidia-smi"
 DCGM: Final = "dcgm"
 STALE = 15.0
 """Seconds after which a reading is old."""
+STAYS = 0.5
+"""Share of the distance at which a GPU stands out within which it is one of the others again."""
 _COLD, _HOT = 30.0, 85.0
 
 
@@ -113,14 +115,17 @@ class GpuBoard:
         middle = self.median(what)
         return sorted(self.every, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index))
 
-    def stands_out(self, gpu: Gpu, what: Metric, middle: float | None) -> bool:
-        """Whether somebody should look at that GPU: a fault, or far from the others on the bad side."""
+    def stands_out(self, gpu: Gpu, what: Metric, middle: float | None, *, share: float = 1.0) -> bool:
+        """Whether somebody should look at that GPU: a fault, or far from the others on the bad side.
+
+        `share`: of the distance at which a GPU stands out.
+        """
         value = what.value(gpu)
         if gpu.faults:
             return True
         if value is None or middle is None:
             return False
-        return (middle - value if what.low_is_bad else value - middle) > self.odd(what)
+        return (middle - value if what.low_is_bad else value - middle) > share * self.odd(what)
 
     @property
     def words(self) -> str:
@@ -143,3 +148,32 @@ class GpuBoard:
             more = f" and {len(faulty) - 1} more" if len(faulty) > 1 else ""
             said.append(f"faults: rank {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
         return ", ".join(said)
+
+
+class Foremost:
+    """The ranks to be looked at first, over many boards: who stands out comes and goes only when that is clear."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._faulty: list[int] = []
+        self._odd: list[int] = []
+
+    def order(self, board: GpuBoard, what: Metric) -> list[int]:
+        """All ranks of the board: those with faults, those far from the others, and the rest in their own order.
+
+        Ranks in front stay in the order in which they came there, the worst of one board first.
+        """
+        if what.name != self._what:
+            self._what, self._odd = what.name, []
+        middle = board.median(what)
+        worst = board.worst(what)
+        faulty = {rank.rank for rank, gpu in worst if gpu.faults}
+        stay = {rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle, share=STAYS)}
+        come = [rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle)]
+        self._faulty = _merged(self._faulty, faulty, [each for each in come if each in faulty])
+        self._odd = _merged(self._odd, stay - faulty, [each for each in come if each not in faulty])
+        return list(dict.fromkeys([*self._faulty, *self._odd, *(rank.rank for rank in board.ranks)]))
+
+
+def _merged(before: list[int], stay: set[int], come: list[int]) -> list[int]:
+    return list(dict.fromkeys([*(each for each in before if each in stay), *come]))

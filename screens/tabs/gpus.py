@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.models.gpu_board import DCGM, METRICS, SMI, STALE, GpuBoard
+from console.models.gpu_board import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard
 from screens.tabs.tab import JobTab
 from screens.widgets.gpu_table import USUAL, GpuRow, GpuTable
 from screens.widgets.sentence_line import SentenceLine
@@ -50,6 +50,10 @@ class GpusTab(JobTab):
     _place = 0
     source: Source = ""
     _reading = False
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        super().__init__(key)
+        self._foremost = Foremost()
 
     def compose(self) -> ComposeResult:
         """What all of it comes to, the heat map, the rank under the cursor."""
@@ -114,12 +118,10 @@ class GpusTab(JobTab):
     def _show(self) -> None:
         what, board = METRICS[self._place], self.board
         middle = board.median(what)
-        worst = (rank.rank for rank, gpu in board.worst(what) if board.stands_out(gpu, what, middle))
-        order = list(dict.fromkeys(worst))  # the others stay where they are, however their figures tremble
         ranks = {rank.rank: rank for rank in board.ranks}
-        sorted_ranks = [ranks[number] for number in [*order, *(each for each in ranks if each not in order)]]
         rows: dict[RowKey, GpuRow] = {
-            (str(rank.rank),): GpuRow(rank, what, middle, board.odd(what)) for rank in sorted_ranks
+            (str(number),): GpuRow(ranks[number], what, middle, board.odd(what))
+            for number in self._foremost.order(board, what)
         }
         self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.every), default=USUAL))
         self.table.show_rows(rows)
