@@ -119,6 +119,30 @@ async def test_a_version_from_long_ago_is_gone(api: Api) -> None:
     assert status["message"].startswith("too old resource version: 1 (")
 
 
+async def until_deleted(space: Space, **how: int) -> list[Object]:
+    """What a watch tells of a pod that runs and is deleted: its status each time."""
+    await space.pod("a")
+    path, seen = space.path(CORE, "pods"), []
+    async with asyncio.timeout(60), space.api.watch(path, resourceVersion=await version(space)) as events:
+        await space.api.delete(f"{path}/a", **how)
+        async for event in events:
+            seen.append(event["object"])
+            if event["type"] == "DELETED":
+                break
+    return [item["status"] for item in seen]
+
+
+async def test_a_deleted_pod_is_seen_ended_before_it_goes(space: Space) -> None:
+    first, *_, last, _ = await until_deleted(space)
+    how = last["containerStatuses"][0]["state"]["terminated"]
+    assert (first["phase"], last["phase"]) == ("Running", "Failed")
+    assert (how["exitCode"], how["reason"]) == (143, "Error")
+
+
+async def test_a_pod_deleted_by_force_goes_at_once(space: Space) -> None:
+    assert {status["phase"] for status in await until_deleted(space, gracePeriodSeconds=0)} == {"Running"}
+
+
 async def test_custom_kinds_are_watched_in_both_versions(space: Space) -> None:
     listed = (await space.api.get(f"{KUEUE}/clusterqueues")).made
     since, old = listed["metadata"]["resourceVersion"], "/apis/kueue.x-k8s.io/v1beta1/clusterqueues"
