@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ import aiohttp
 import yarl
 
 from console.cluster.failures import told
-from console.cluster.tap import tapped
 from console.errors import ConsoleError, NotLoggedIn, Refused
 from console.parsers.status import refusal
 
@@ -153,16 +152,7 @@ class Client:
     async def pieces(
         self, path: str, *, doing: str, params: Params, silence: float
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """The bytes of an answer that goes on, by the shortest way there is; raises as `stream` does."""
-        with told(self.login.server, doing):
-            tap = await tapped(self.login, self.url(path).extend_query(params).raw_path_qs, silence)
-            if tap is not None:
-                with closing(tap):
-                    async with aclosing(tap.pieces()) as pieces:
-                        if tap.status >= HTTPStatus.BAD_REQUEST:
-                            raise refusal(tap.status, b"".join([piece async for piece in pieces]), doing=doing)
-                        yield pieces
-                return
+        """The bytes of an answer that goes on, as they come; raises as `stream` does."""
         async with (
             self.stream(path, doing=doing, params=params, silence=silence) as answer,
             aclosing(_pieces(answer)) as pieces,

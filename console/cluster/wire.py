@@ -148,7 +148,7 @@ async def _connect(login: Login) -> Wire:
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     name = (login.server_name or base.hostname) if context else None
-    proxy = proxy_for(login, base)
+    proxy = _proxy(login, base)
     if proxy is None:
         reader, writer = await asyncio.open_connection(
             base.hostname, port, ssl=context, server_hostname=name, limit=_ROOM
@@ -161,7 +161,7 @@ async def _connect(login: Login) -> Wire:
     return Wire(login, reader, writer)
 
 
-def proxy_for(login: Login, base: SplitResult) -> SplitResult | None:
+def _proxy(login: Login, base: SplitResult) -> SplitResult | None:
     """The kubeconfig's, else the environment's for servers elsewhere."""
     address = login.proxy
     if not address and not login.loopback and any(name.lower().endswith("_proxy") for name in os.environ):

@@ -4,7 +4,7 @@ All programs print at the same moments, as ranks in step do: 128 lines within 2 
 and the kubelet need some 4 ms of both cores to pass them on, and kubectl, one HTTP/2 connection in a compiled language,
 adds next to nothing: its delay is theirs. So half of it is out of reach for whatever reads the same API on the same
 machine. The third column shows the floor: a reader that only decrypts what comes (see `bare`) has 1.2 to 1.5 times
-kubectl's p95. The console has 2 to 2.5 times kubectl's, because each line is 40 microseconds of Python on one core: its
+kubectl's p95. The console has 2.5 to 3 times kubectl's, because each line is 40 microseconds of Python on one core: its
 connection read, its timestamp, secrets blotted out, remembered over a drop, kept for the disk, put in order of time.
 
 Readers take turns in one lab, several times over. Where other work goes on, the delay of whoever needs the processor

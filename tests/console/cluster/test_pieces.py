@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
-from console.cluster import channel, tap
 from console.cluster.client import Client
 from console.cluster.login import Login
-from console.cluster.tap import Dechunker
 from console.cluster.target import Cluster, Target, User
 from console.errors import NotAllowed, Unreachable
 from tests.apiserver import ApiServer, forbidden
@@ -30,23 +26,6 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunk
 
 def chunked(pieces: list[bytes]) -> bytes:
     return b"".join(b"%x;name=value\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
-
-
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=40))
-def test_chunks_come_out_whole_however_they_are_cut(pieces: list[bytes], cuts: list[int]) -> None:
-    body, chunks, found, at = chunked(pieces), Dechunker(), b"", 0
-    for cut in [*cuts, len(body)]:
-        assert not chunks.over or at >= len(body) - 2
-        found += b"".join(chunks.feed(body[at : at + cut]))
-        at += cut
-    assert found == b"".join(pieces)
-    assert chunks.over
-
-
-@pytest.mark.parametrize("body", [b"zz\r\n", b"HTTP/1.1 200 OK\r\n", b"1" * 70_000])
-def test_what_is_no_body_of_chunks_is_refused(body: bytes) -> None:
-    with pytest.raises(ConnectionError):
-        Dechunker().feed(body)
 
 
 async def read(client: Client, silence: float = 10) -> bytes:
@@ -150,27 +129,3 @@ async def test_one_that_falls_silent_is_given_up() -> None:
     async with saying(HEAD, b"4\r\none\n\r\n", hold=True) as client:
         with pytest.raises(Unreachable, match="did not answer in time"):
             await read(client, silence=0.05)
-
-
-async def test_what_nobody_takes_stays_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap, "HELD", 1000)
-    monkeypatch.setattr(channel, "PIECE", 100)
-    monkeypatch.setattr(channel.PLACE, "view", memoryview(bytearray(100)))
-    line = b"64\r\n" + b"x" * 99 + b"\n\r\n"
-    async with saying(HEAD + line * 500 + b"0\r\n\r\n") as client, client.pieces(
-        LOG, doing="read", params={}, silence=10
-    ) as pieces, aclosing(pieces):  # fmt: skip
-        first = await anext(pieces)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        second = await anext(pieces)
-        assert len(second) <= 1200
-        assert len(first) + len(second) + len(b"".join([piece async for piece in pieces])) == 50_000
-
-
-@pytest.mark.parametrize("server", ["https://127.0.0.1:x", "ftp://127.0.0.1", "https://"])
-async def test_an_address_that_is_none_is_left_to_the_client(server: str) -> None:
-    login = Login(Target("test", "anna", "default", Cluster(server=server), User()))
-    assert await tap.tapped(login, LOG, 1) is None
-    through = Cluster(server="https://10.0.0.1", proxy_url="https://proxy:3128")
-    assert await tap.tapped(Login(Target("test", "anna", "default", through, User())), LOG, 1) is None
