@@ -116,6 +116,7 @@ def test_the_chart_is_given_what_differs_and_the_launchers() -> None:
     assert values == {
         "recipe": {"id": "interactive"},
         "keepAlive": True,
+        "restarts": 10,
         "gpus": 16,
         "env": {"GLOO_SOCKET_IFNAME": None},
     }
