@@ -10,6 +10,7 @@ import asyncio
 import csv
 import hashlib
 import io
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,14 +104,14 @@ async def page(node: str, tenants: Sequence[Tenant]) -> str:
 
 
 async def _read(node: str, tenant: Tenant, first: int) -> list[_Reading]:
-    process = await asyncio.create_subprocess_exec(
+    command = [
         "awk", "-v", f"fields=--query-gpu={_FIELDS}", "-v", f"doing={tenant.doing}", "-v", f"gpus={tenant.gpus}",
         "-v", f"stuck={tenant.stuck}", "-v", f"seed={tenant.seed}",
         "-v", f"sick={'' if tenant.sick is None else tenant.sick}", "-f", str(_READINGS),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, _ = await process.communicate()
-    rows = list(csv.reader(io.StringIO(said.decode()), skipinitialspace=True))[1:]
+    ]  # fmt: skip
+    # In a thread: who asked may go at any moment, and a process of the loop would be left to nobody.
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    rows = list(csv.reader(io.StringIO(done.stdout), skipinitialspace=True))[1:]
     return [_reading(node, tenant, first + int(row[0]), row) for row in rows]
 
 
