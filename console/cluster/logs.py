@@ -100,6 +100,7 @@ class LogStream:
                     async for batch in batches:
                         trouble.over()
                         yield batch
+                trouble.broke = False
                 over = not wanted.follow or await self._ended()
                 if not over:
                     self._broken()
@@ -231,7 +232,7 @@ class _Trouble:
         self._seen = seen
         self._since = 0.0
         self.broke = False
-        """Whether the connection broke and no line has come since."""
+        """Whether the connection broke, and since then no line has come and no connection has ended well."""
 
     def over(self) -> None:
         """A line has come."""

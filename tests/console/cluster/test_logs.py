@@ -404,6 +404,25 @@ async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_mo
         assert [since for since, _ in stream.gaps] == [pytest.approx(START + 1, abs=1e-5)]
 
 
+async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ApiServer() as server, server.client() as client:
+        container, pieces, silences = Container(server), client.pieces, iter([0.05])
+        container.say(1, b"one")
+        monkeypatch.setattr(
+            client, "pieces", lambda *path, **how: pieces(*path, **{**how, "silence": next(silences, 60.0)})
+        )
+        stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
+        async with gathered(stream.batches()) as batches:
+            await eventually(lambda: len(container.queries) == 2 and stream.state is StreamState.LIVE)
+            server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
+            container.end()
+            await eventually(lambda: stream.state in {StreamState.ENDED, StreamState.CUT})
+        assert [text_of(raw) for batch in batches for _, raw in batch] == [b"one"]
+        assert (stream.state, stream.gaps) == (StreamState.ENDED, [])
+
+
 PICTURES = (b"\r", b"\r", b"\n", b"x", b" ", b"| 1/9 [", b"| 2/9 [", b"%|", b"loss=", b"2026-11-21T12:00:00Z ")
 
 
