@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
+import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -109,28 +111,31 @@ async def detach(order: Order) -> tuple[Tunnel, list[str]]:
 
     Raises what kept it from opening.
     """
-    program = [sys.executable, "-m", "console.tunnel.running"]
-    path = os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH", ""))))
-    process = await asyncio.create_subprocess_exec(
-        *program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
-    try:
-        async with asyncio.timeout(START):
-            line = await process.stdout.readline()
-    except TimeoutError as error:
-        process.kill()
-        raise Unreachable(
-            f"The tunnel did not open within {START:.0f} s.", "Try `a4 forward` in the foreground."
-        ) from error
+    line = await asyncio.to_thread(_first_line, json.dumps(asdict(order)).encode() + b"\n")
     said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
     if "error" in said:
-        await process.wait()
         raise _Told(said["error"], said.get("hint", ""), said.get("code", 1))
     return decoded(said["tunnel"]), said["notes"]
+
+
+def _first_line(order: bytes) -> bytes:
+    """What a new process answers to its order; as a child of a shell that ends at once it is nobody's to wait for."""
+    program = [sys.executable, "-m", "console.tunnel.running"]
+    path = os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH", ""))))
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+    ) as shell:  # fmt: skip
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(order)
+        shell.stdin.flush()
+        if not select.select([shell.stdout], [], [], START)[0]:
+            os.killpg(shell.pid, signal.SIGKILL)
+            words = f"The tunnel did not open within {START:.0f} s."
+            raise Unreachable(words, "Try `a4 forward` in the foreground.")
+        return shell.stdout.readline()
 
 
 class _Told(ConsoleError):
@@ -138,7 +143,7 @@ class _Told(ConsoleError):
 
     def __init__(self, message: str, hint: str, code: int) -> None:
         super().__init__(message, hint)
-        self.exit_code = code  # type: ignore[misc]
+        self.exit_code = code
 
 
 def main() -> int:
