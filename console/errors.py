@@ -21,13 +21,11 @@ ConsoleError                 what failed and why; `hint` is the next thing to do
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class ConsoleError(Exception):
     """What failed and why, in one sentence; `hint` says what to do next."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code = 1
     """What a plain command exits with when this ends it."""
 
     def __init__(self, message: str, hint: str = "") -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.screen import Screen
 
+from screens.widgets.filter_line import FilterInput, FilterLine
 from screens.widgets.table import ResourceTable
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
 
 
 class FilteredScreen(Screen[None], inherit_bindings=False):
@@ -17,8 +21,6 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
 
     async def action_filter_rows(self) -> None:
         """Show the line for the table with the keys; when this returns, the keys are in the line."""
-        from screens.widgets.filter_line import FilterInput, FilterLine  # not needed for the first paint
-
         table = self.focused
         if not isinstance(table, ResourceTable):
             return
@@ -29,10 +31,8 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
         self.set_focus(filter_line.query_one(FilterInput))
         filter_line.tell(len(table.shown), len(table.listing.rows))
 
-    def on_input_changed(self, event: Any) -> None:
+    def on_input_changed(self, event: Input.Changed) -> None:
         """Filter as the words are typed."""
-        from screens.widgets.filter_line import FilterInput
-
         if isinstance(event.input, FilterInput):
             event.stop()
             if event.input is self.focused:  # else it tells of letters typed before the line was left
@@ -40,13 +40,11 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
 
     @on(ResourceTable.Changed)
     def _tell_filter(self, event: ResourceTable.Changed) -> None:
-        for filter_line in self.query("FilterLine"):
-            filter_line.tell(len(event.table.shown), len(event.table.listing.rows))  # type: ignore[attr-defined]
+        for filter_line in self.query(FilterLine):
+            filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
 
     def action_leave_filter(self, drop: bool) -> None:
         """Back to the rows, with or without the filter."""
-        from screens.widgets.filter_line import FilterInput
-
         if not drop:  # the last letters' own message may still be on its way
             self._filtered.filter_by(self.query_one(FilterInput).value)
         self.set_focus(self._filtered)
@@ -56,4 +54,4 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
     def drop_filter(self, table: ResourceTable[Any]) -> None:
         """Show all rows again."""
         table.filter_by("")
-        self.query("FilterLine").remove()
+        self.query(FilterLine).remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from screens.widgets.job_head import rank_waits
 
@@ -50,7 +50,8 @@ class RankAction:
     async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         """Do it."""
         module, _, function = self.place.partition(":")
-        await cast("Act", getattr(import_module(module), function))(screen, line, rank)
+        act: Act = getattr(import_module(module), function)
+        await act(screen, line, rank)
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (

@@ -42,7 +42,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def __init__(self, writer: asyncio.StreamWriter, before: asyncio.StreamReader) -> None:
         self._writer = writer  # kept, for it would close the connection when it is forgotten
-        self._transport = cast("asyncio.Transport", writer.transport)
+        self._transport = cast("asyncio.Transport", writer.transport)  # asyncio declares only the writing half
         self._before = before
         self._buffer = memoryview(bytearray(_ROOM))
         self._listener: Listener | None = None
@@ -66,7 +66,8 @@ class WebSocket(asyncio.BufferedProtocol):
         """Take over the connection, with what has already come of it."""
         self._listener = listener
         self._transport.set_write_buffer_limits(high=WAITING)
-        held = bytes(cast("bytearray", self._before._buffer))  # type: ignore[attr-defined]
+        # Reading it would wait when it is empty, and asyncio has no question whether it is.
+        held = bytes(self._before._buffer)  # type: ignore[attr-defined]
         over = self._before.at_eof() or self._before.exception() is not None
         self._transport.set_protocol(self)
         self._transport.resume_reading()

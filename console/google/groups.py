@@ -6,14 +6,13 @@ GKE's own API does not say. Asked of Compute Engine's REST API with Google's aut
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
-from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.google.networks import authorized
 from console.google.reach import LOG_IN
 from console.models.node_pools import Group
 
@@ -40,12 +39,10 @@ async def group(reach: Reach, urls: Iterable[str]) -> Group:
 
 def _read(reach: Reach, url: str) -> Group:
     """One group; blocking."""
-    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]
     address = url.replace(_REAL, reach.practice_http, 1) if reach.practice_http else url
     name = url.rpartition("/")[2]
-    session: Any = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     try:
-        with session:
+        with authorized(reach) as session:
             answer = session.get(address, timeout=PATIENCE)
     except (RequestException, TransportError) as error:
         raise Unreachable(f"Could not count the machines of {name}: Google did not answer.", TRY_AGAIN) from error

@@ -89,8 +89,8 @@ def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
 
 def authorized(reach: Reach) -> Any:
     """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
-    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]
-    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]  # google-auth is untyped
+    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
 def answered(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.errors import NotLoggedIn, Unreachable
 
@@ -57,7 +57,8 @@ class Reach:
         """The asynchronous client of that class (one of the generated ...AsyncClient), made once."""
         if kind not in self._clients:
             self._clients[kind] = self._made(kind)
-        return cast("ClientT", self._clients[kind])
+        client: ClientT = self._clients[kind]
+        return client
 
     def _made(self, kind: Any) -> Any:
         if not self.practice_grpc:

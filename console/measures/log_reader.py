@@ -120,12 +120,13 @@ class LogReader:
         for line in lines:
             groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
         changed = False
-        for (rank, *of), group in groups.items():
+        for name, group in groups.items():
+            rank = name[0]
             tables = self._tables.setdefault(rank, _Tables())
             for start in range(0, len(group), _FEW):
                 some = group[start : start + _FEW]
                 texts = [line.text for line in some]
-                changed |= tables.take((of[0], of[1], of[2]), rank, texts, some[-1].time)  # type: ignore[arg-type]
+                changed |= tables.take(name[1:], rank, texts, some[-1].time)
             if (unread := tables.parser.unreadable) is not None:
                 self._measures.unreadable["nccl"] = rank, unread
         if changed:

@@ -102,7 +102,7 @@ class Reader(Generic[W, M]):
 
     @cached_property
     def _lists(self) -> msgspec.json.Decoder[ListWire[W]]:
-        return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]
+        return msgspec.json.Decoder(ListWire[self._wire])  # type: ignore[name-defined]  # mypy takes no type out of a variable
 
     def page(self, body: bytes) -> Page[W]:
         """A list response; Unreadable if it is no list at all."""

@@ -79,10 +79,11 @@ def leaves(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
 
 
 def _recipe_options(schema: Schema) -> Mapping[str, Schema]:
-    options = schema["properties"]["recipe"]["properties"]["id"]
+    options: Schema = schema["properties"]["recipe"]["properties"]["id"]
     if set(options["x-options"]) != set(options["enum"]):
         raise Unreadable("values.schema.json describes other recipes than it allows.")
-    return options["x-options"]  # type: ignore[no-any-return]
+    described: Mapping[str, Schema] = options["x-options"]
+    return described
 
 
 def _field(path: str, part: Schema, default: Value) -> Field:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from console.models.training import Bar, Rewind, Step, TrainingRun
 
@@ -160,7 +161,7 @@ class Growing:
 
 def merged(old: Step, new: Step) -> Step:
     """Two reports of one step: what one of them lacks, and of two figures the one with more digits."""
-    changed: dict[str, object] = {}
+    changed: dict[str, Any] = {}
     for name in _NUMBERS:
         mine, other = getattr(old, name), getattr(new, name)
         if other is not None and (mine is None or _rounded_from(mine, other)):
@@ -170,7 +171,7 @@ def merged(old: Step, new: Step) -> Step:
             changed[name] = getattr(new, name)
     missing = old.nan and old.loss is None and new.loss is not None
     nan = new.nan if missing else old.nan or new.nan
-    return old._replace(**changed, nan=nan, extra=new.extra | old.extra)  # type: ignore[arg-type]
+    return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
 
 
 def _rounded_from(short: float, full: float) -> bool:

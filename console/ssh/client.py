@@ -130,8 +130,10 @@ def run(transport: paramiko.Transport, command: str) -> str:
 def list_home(transport: paramiko.Transport) -> int:
     """How many files SFTP shows where it begins; raises Unreachable."""
     try:
-        with paramiko.SFTPClient.from_transport(transport) as files:  # type: ignore[union-attr]
-            files.get_channel().settimeout(ANSWER)  # type: ignore[union-attr]
+        channel = transport.open_session(timeout=ANSWER)
+        channel.settimeout(ANSWER)
+        channel.invoke_subsystem("sftp")
+        with paramiko.SFTPClient(channel) as files:
             return len(files.listdir("."))
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise Unreachable(f"The SSH server has no SFTP: {_words(error)}.") from error

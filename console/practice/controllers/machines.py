@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.practice.clock import stamp
@@ -58,7 +59,7 @@ class Replacements(Controller):
         after = 0.0
         for seconds, word in _STEPS:
             after += seconds
-            self.clock.after(after, lambda word=word: self._say(key, word))  # type: ignore[misc]
+            self.clock.after(after, partial(self._say, key, word))
         self.clock.after(after + _REPLACED, lambda: self._replace(key))
 
     def _say(self, key: Key, word: str) -> None:

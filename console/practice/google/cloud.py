@@ -131,13 +131,13 @@ class PracticeGoogle:
         self.works: dict[str, LongWork] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
         """Of a pool's machines: how many there should be, are being repaired, are being made."""
-        self._parts: dict[type[Any], Any] = {}
+        self._parts: dict[object, Any] = {}
         self._counted = 0
 
-    def part(self, kind: type[PartT]) -> PartT:
+    def part(self, kind: Callable[[PracticeGoogle], PartT]) -> PartT:
         """What one service remembers, made with this world when it is first asked for."""
         if kind not in self._parts:
-            self._parts[kind] = kind(self)  # type: ignore[call-arg]
+            self._parts[kind] = kind(self)
         found: PartT = self._parts[kind]
         return found
 

@@ -70,13 +70,15 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
 def _reader(kind: Any) -> Callable[[bytes], Any]:
     """Reads bytes into a message, of either family."""
-    return kind.deserialize if hasattr(kind, "deserialize") else kind.FromString  # type: ignore[no-any-return]
+    read: Callable[[bytes], Any] = kind.deserialize if hasattr(kind, "deserialize") else kind.FromString
+    return read
 
 
 def _bytes_of(message: Any) -> bytes:
     """The bytes of a message, of either family."""
     kind = type(message)
-    return kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()  # type: ignore[no-any-return]
+    written: bytes = kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()
+    return written
 
 
 def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:

@@ -116,13 +116,15 @@ class Shells:
             )  # fmt: skip
             await ending.wait()
 
-    async def _start(self, place: ShellPlace, argv: list[str], **files: int | None) -> asyncio.subprocess.Process:
+    async def _start(self, place: ShellPlace, argv: list[str], stdin: int) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=place.folder,
             env=place.env,
             start_new_session=True,
-            **files,  # type: ignore[arg-type]
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         self._processes.add(process)
         place.begun.add(process)
@@ -131,7 +133,7 @@ class Shells:
     async def _with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         stdin, write = stdio.stdin, stdio.write
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        process = await self._start(place, argv, stdin=pipe if stdin else nothing, stdout=pipe, stderr=pipe)
+        process = await self._start(place, argv, pipe if stdin else nothing)
         feeding = asyncio.ensure_future(_feed(process, stdin)) if stdin is not None else None
         try:
             await asyncio.gather(_drain(process.stdout, 1, write), _drain(process.stderr, 2, write))
