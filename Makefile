@@ -11,7 +11,7 @@ demo: .venv/.ready  ## the console on the practice cluster; without a terminal, 
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
 test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster
-	$(PYTHON) -m pytest -q -m "not lab" -n auto --dist loadfile
+	$(PYTHON) -m pytest -q -m "not lab" -n auto --dist loadfile --no-loadscope-reorder
 
 lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 	$(PYTHON) -m tests.lab build
