@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.models.launcher import LauncherStep, StepState
+from console.models.reference import Passing, judge
 from console.parsers.lm_eval import parse_lm_eval
 from console.parsers.nccl import parse_nccl
 from console.parsers.steps import launcher_step
@@ -160,7 +161,10 @@ def test_nccl_gives_fourteen_rows_without_a_wrong_value(played: dict[str, Played
     (table,) = parse_nccl(played["nccl-all-reduce"].text(0).encode())
     assert [row.size for row in table.rows] == [2 * 2**20 * 2**power for power in range(14)]
     assert {half.wrong for row in table.rows for half in (row.out_of_place, row.in_place) if half} == {0}
-    assert table.avg_busbw is not None
+    values = [half.busbw for row in table.rows for half in (row.out_of_place, row.in_place) if half and half.busbw]
+    assert table.avg_busbw == pytest.approx(sum(values) / 28, abs=0.01)
+    assert table.ranks == 16
+    assert judge(table).passing is Passing.PASSED
     (quick,) = parse_nccl(played["nccl-one-pod"].text().encode())
     assert [row.size for row in quick.rows] == [2**20]
 

@@ -1,4 +1,4 @@
-"""What pods print: the recorded tables, cut to what was asked for, and lines in the real formats."""
+"""What pods print: tables as recorded or as published, cut to what was asked for, and lines in the real formats."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.models.nccl_kept import faster
+from console.models.reference import A4_ALL_REDUCE, Passing, Word, judge, verdict
+from console.parsers.nccl import parse_nccl
 from console.practice.programs import ddp, nccl, plain
 from console.practice.programs.catalogue import RECIPES
 from console.practice.programs.faults import fault_at
 from console.practice.programs.recipes import launched
 from console.practice.programs.recordings import all_reduce_rows
 from console.practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
+
+if TYPE_CHECKING:
+    from console.models.nccl import NcclTest
 
 
 def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> Place:
@@ -44,7 +50,7 @@ def table(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r" *\d+ +\d+ +float ", line)]
 
 
-def test_the_table_is_the_recording() -> None:
+def test_the_table_of_one_pod_is_the_recording() -> None:
     lines, code = printed(ALL_REDUCE, place())
     rows = table(lines)
     assert code == 0
@@ -66,6 +72,60 @@ def test_the_asked_sizes_are_shown() -> None:
     assert "minBytes 1048576 maxBytes 4194304 step: 2(factor) warmup iters: 3 iters: 7" in settings
     values = [float(row.split()[column]) for row in table(lines) for column in (7, 11)]
     assert f"# Avg bus bandwidth    : {sum(values) / 6:g} " in lines
+
+
+def two_pods(**env: Any) -> NcclTest:
+    """The test that 16 GPUs print, from its whole log."""
+    where = place(nodes=2, HOSTNAME_PREFIX="test-workload-", DOMAIN_NAME="test.default.svc", **env)
+    where.room.post("sshd 1")
+    lines, code = printed(ALL_REDUCE, where)
+    assert code == 0
+    before = lines[: lines.index(table(lines)[0])]
+    assert "# practice cluster: figures worked out from the published ones of A4, nothing was measured" in before
+    devices = [line.split(" on ")[1] for line in before if line.startswith("#  Rank")]
+    assert len(devices) == 16
+    assert devices[15].split()[0] == "test-workload-0-1"
+    assert {device.rpartition("] ")[2] for device in devices} == {"NVIDIA B200"}
+    (test,) = parse_nccl("\n".join(lines).encode())
+    values = [half.busbw for row in test.rows for half in (row.out_of_place, row.in_place) if half and half.busbw]
+    assert test.avg_busbw == pytest.approx(sum(values) / len(values), abs=0.01)
+    return test
+
+
+def test_two_pods_reach_what_is_published_of_a4() -> None:
+    test = two_pods()
+    assert (test.ranks, test.ok, test.finished) == (16, True, True)
+    assert [row.size for row in test.rows] == [2 * 2**20 * 2**power for power in range(14)]
+    known = {row.size: row for row in test.rows}
+    for size, busbw in A4_ALL_REDUCE:
+        for half in (known[size].out_of_place, known[size].in_place):
+            assert half is not None
+            assert half.time_us is not None
+            assert half.busbw == pytest.approx(busbw, rel=0.05)
+            assert half.algbw == pytest.approx(size / half.time_us / 1000, abs=0.01)
+    assert [verdict(row).word for row in test.rows] == [Word.NONE] * 2 + [Word.GOOD] * 12
+    assert judge(test, accelerator="nvidia-b200").passing is Passing.PASSED
+
+
+def test_rows_of_two_pods_are_those_asked_for() -> None:
+    test = two_pods(A4_NCCL_BEGIN="1K", A4_NCCL_END="3G", A4_NCCL_FACTOR="10")
+    assert [row.size for row in test.rows] == [1024 * 10**power for power in range(7)]
+    best = [row.best_busbw or 0 for row in test.rows]
+    assert best == sorted(best)
+
+
+def test_a_slow_network_keeps_two_pods_below_the_line() -> None:
+    test = two_pods(PRACTICE_FAULT="slow:3")
+    assert [verdict(row).word for row in test.rows] == [Word.NONE] * 2 + [Word.GOOD] + [Word.BELOW] * 11
+    assert judge(test, accelerator="nvidia-b200").passing is Passing.FAILED
+
+
+def test_tests_differ_a_little_from_run_to_run() -> None:
+    where = place(nodes=2, notes={"a4-practice/tests": "2"})
+    where.room.post("sshd 1")
+    first, second = parse_nccl("\n".join(printed(ALL_REDUCE, where)[0]).encode())
+    assert first.rows != second.rows
+    assert faster(first, second) == pytest.approx(0, abs=0.05)
 
 
 def test_sizes_without_a_recording_are_left_out_and_counted() -> None:

@@ -7,7 +7,8 @@ means the n-th attempt of the job only (0 is the first). The pod is its number i
 =======  ====================================================================================================
 nan      from that step the loss is not a number
 spike    the loss jumps and comes down again within a dozen steps
-slow     steps take a third longer from there
+slow     steps take a third longer from there; a test of NCCL on two pods and more keeps a third of its bandwidth from
+         that row, counted from 0
 oom      the pod (without a number: every pod) is killed for its memory
 fail     the pod (without a number: the last) ends with a traceback, the others wait for it
 hang     the pod (as above) stops for ever in its data loader, the others in the next all_reduce

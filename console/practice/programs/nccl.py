@@ -1,11 +1,12 @@
-"""nccl-tests all_reduce under mpirun: the recorded table, row by row."""
+"""nccl-tests all_reduce under mpirun, row by row: as recorded, or worked out where the job has two pods and more."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from console.practice.programs.faults import fault_at, pace, tests
+from console.practice.programs import worked_out
+from console.practice.programs.faults import fault_at, faults, pace, tests
 from console.practice.programs.recipes import steps_of, workers
 from console.practice.programs.recordings import (
     NCCL_FILE,
@@ -17,7 +18,7 @@ from console.practice.programs.recordings import (
 from console.practice.programs.script import Exit, Meet, Say, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from console.practice.programs.script import Place, Step
 
@@ -47,7 +48,7 @@ def all_reduce(place: Place) -> Iterator[Step]:
     yield from _wait_for_index_0(place)
     yield from _connectivity(place)
     code = 0
-    for step in _measure(place):
+    for step in _measure(place, workers(place)):
         if isinstance(step, Exit):
             code = step.code
             break
@@ -58,7 +59,7 @@ def all_reduce(place: Place) -> Iterator[Step]:
 
 def one_pod(place: Place) -> Iterator[Step]:
     """Every pod measures its own GPUs."""
-    yield from _measure(place)
+    yield from _measure(place, workers(place)[:1])
 
 
 def _wait_for_index_0(place: Place) -> Iterator[Step]:
@@ -73,47 +74,43 @@ def _connectivity(place: Place) -> Iterator[Step]:
     yield from steps_of(place).run("connectivity", Wait(1.0), *hosts)
 
 
-def _measure(place: Place) -> Iterator[Step]:
+def _measure(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
     steps, began = steps_of(place), place.now()
     yield steps.begin("all-reduce")
-    for step in _tables(place):
+    for step in _tables(place, hosts):
         if isinstance(step, Exit):
             yield steps.failed("all-reduce", step.code)
         yield step
     yield steps.done("all-reduce", place.now() - began)
 
 
-def _tables(place: Place) -> Iterator[Step]:
+def _tables(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
     """One test, or as many as the scene asks for: its own test has to outlast a first look at the console."""
     for _ in range(tests(place)):
-        yield from _table(place)
+        yield from _table(place, hosts)
 
 
-def _table(place: Place) -> Iterator[Step]:
+def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
     try:
         sizes = _sizes(place)
     except ValueError as error:
         yield Say(f"invalid size specified: {error}")
         yield Exit(1)
         return
-    yield Say(f"# practice cluster: this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster")
+    note, header, rows = _worked_out(place, hosts, sizes) or _recorded(sizes)
+    yield Say(f"# practice cluster: {note}")
     yield Wait(1.5)
-    for line in all_reduce_header():
+    for line in header:
         yield Say(_with_settings(line, sizes, place))
-    rows, shown = all_reduce_rows(), []
-    missing = [size for size in sizes if size not in rows]
-    hang, wrong = fault_at(place, "hang"), fault_at(place, "wrong")
-    for number, size in enumerate(size for size in sizes if size in rows):
+    hang, wrong, shown = fault_at(place, "hang"), fault_at(place, "wrong"), []
+    for number, row in enumerate(rows):
         if number == hang:
             yield Wait(10.0**8)
         yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
-        row = rows[size] if number != wrong else _spoilt(rows[size])
-        yield Say(row)
-        shown.append(row)
-    if missing:
-        yield Say(
-            f"# practice cluster: {len(missing)} of {len(sizes)} sizes are left out, there is no recording of them"
-        )
+        shown.append(row if number != wrong else _spoilt(row))
+        yield Say(shown[-1])
+    if missing := len(sizes) - len(rows):
+        yield Say(f"# practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them")
     spoilt = wrong is not None and wrong < len(shown)
     yield Say(f"# Out of bounds values : {_WRONG} FAILED" if spoilt else "# Out of bounds values : 0 OK")
     yield Say(f"# Avg bus bandwidth    : {_average(shown)} ")
@@ -122,6 +119,24 @@ def _table(place: Place) -> Iterator[Step]:
     yield Say("#")
     if spoilt:
         yield Exit(1)
+
+
+def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[str, Sequence[str], list[str]] | None:
+    """What is said above the table, its header and its rows; None where the job has too few GPUs for it."""
+    ranks = len(hosts) * place.gpus
+    if ranks < worked_out.FROM_RANKS:
+        return None
+    # A ring is as fast as its slowest machine, so it does not matter which pod is named.
+    slow = min((fault.step for fault in faults(place) if fault.kind == "slow"), default=None)
+    rows = worked_out.rows(sizes, ranks, place.random, slow)
+    return worked_out.NOTE, worked_out.header(hosts, place.gpus), rows
+
+
+def _recorded(sizes: list[int]) -> tuple[str, Sequence[str], list[str]]:
+    """The same of the recording, which has some sizes only."""
+    note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
+    rows = all_reduce_rows()
+    return note, all_reduce_header(), [rows[size] for size in sizes if size in rows]
 
 
 def _sizes(place: Place) -> list[int]:
@@ -139,7 +154,7 @@ _BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
 
 
 def _with_settings(line: str, sizes: list[int], place: Place) -> str:
-    """Write the asked sizes and counts into the settings line; the machines stay as recorded."""
+    """Write the asked sizes and counts into the settings line; the machines stay as they are."""
     if not line.startswith("# nThread"):
         return line
     line = re.sub(r"minBytes \d+ maxBytes \d+", f"minBytes {sizes[0]} maxBytes {sizes[-1]}", line)
