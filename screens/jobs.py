@@ -40,6 +40,14 @@ if TYPE_CHECKING:
     from console.models.job import JobSet
     from screens.widgets.listing import RowKey
 
+TABS = (
+    ("b", "nccl", "NCCL"),
+    ("t", "training", "Training"),
+    ("h", "gpus", "GPUs"),
+    ("H", "hang", "Hang"),
+    ("e", "events", "Events"),
+)
+"""Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
 GLANCE_EVERY = 2.0
 """Seconds between two looks for jobs whose log may be looked at again."""
 
@@ -107,6 +115,8 @@ class JobsScreen(LiveScreen):
         Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
                 tooltip="The last alarms of all jobs that are watched"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
+        *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
+                  tooltip=f"The job's page at {title}") for key, tab, title in TABS),
         Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
                 tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
@@ -183,8 +193,12 @@ class JobsScreen(LiveScreen):
 
     def action_log(self) -> None:
         """The log of the job under the cursor."""
+        self.action_tab("log")
+
+    def action_tab(self, tab: str) -> None:
+        """The page of the job under the cursor, at one of its tabs."""
         if self.table.cursor:
-            self.app.open_page("job", *self.table.cursor, "log")
+            self.app.open_page("job", *self.table.cursor, tab)
 
     def action_shell(self) -> None:
         """A shell in rank 0 of the job under the cursor."""

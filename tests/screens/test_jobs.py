@@ -18,10 +18,11 @@ from console.models.log import LogLine
 from console.models.reference import Passing
 from console.settings import Settings
 from screens.job import JobScreen
-from screens.jobs import JobsScreen
+from screens.jobs import TABS, JobsScreen
 from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
+from screens.tabs.registry import TABS as PAGE_TABS
 from screens.widgets.job_head import told
 from screens.widgets.job_line import JobLine, last_cell, progress_cell
 from screens.widgets.line import runs_of
@@ -196,6 +197,17 @@ async def test_n_goes_to_launch_and_l_to_the_log() -> None:
         await until(pilot, lambda: RANK_0 in [call[:2] for call in session.called("follow_log")])
         await pilot.press("escape", "n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+
+
+async def test_tabs_open_from_the_list_by_the_keys_they_have_on_the_page() -> None:
+    assert {(tab.KEY, tab.NAME, tab.TITLE) for tab in PAGE_TABS} >= set(TABS)
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        screen.table.move_to(("default", "llama"))
+        for key, tab, _title in TABS:
+            await pilot.press(key)
+            await until(pilot, lambda tab=tab: isinstance(app.screen, JobScreen) and app.screen.switcher.current == tab)  # type: ignore[misc]
+            await pilot.press("escape")
 
 
 @pytest.mark.parametrize(
