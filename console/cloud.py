@@ -44,6 +44,10 @@ class Cloud:
     def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
         self._watched = watched
         self._read_only = read_only
+        self.project = ""
+        """The project that was named; counts while no cluster is connected."""
+        self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
+        """The same for the region; the environment may name one."""
         self._reaches: dict[str, Reach] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
@@ -194,11 +198,11 @@ class Cloud:
             yield usual
 
     async def usual_project(self) -> str:
-        """The project of the connected cluster, else the login's own, else that of the environment."""
+        """The project of the connected cluster, else the one that was named, the login's own, the environment's."""
         try:
             return (await self.place()).project
         except NotFound:
-            return (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+            return self.project or (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
         """The cluster of that name, context, or PROJECT/LOCATION/NAME; BadInput if there is none, or are several."""

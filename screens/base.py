@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.screen import Screen
 
+    from console.in_cloud import GoogleAlone
     from console.models.launch import LaunchPlan
     from console.models.link import Link
     from console.session import Session
@@ -73,6 +74,7 @@ class LiveApp(OrderedApp):
         self.settings = settings
         self._connect = connect
         self._session: Session | None = None
+        self._alone: GoogleAlone | None = None
         self.only_namespace = ""
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
@@ -89,6 +91,22 @@ class LiveApp(OrderedApp):
             hint = self.trouble.hint if self.trouble else ""
             raise Unreachable(why, hint or "Try again in a moment, or press ctrl+r to connect again.")
         return self._session
+
+    @property
+    def without_cluster(self) -> bool:
+        """Whether there is no cluster to be connected to, so that Google is asked by the login alone."""
+        return self._session is None and self.trouble is not None and not self.settings.practice
+
+    @property
+    def google(self) -> Session | GoogleAlone:
+        """What Google does, around the cluster or without one; Unreachable while one is being connected."""
+        if not self.without_cluster:
+            return self.session
+        if self._alone is None:
+            from console.session import google_alone
+
+            self._alone = google_alone(read_only=self.settings.read_only)
+        return self._alone
 
     @property
     def connected(self) -> bool:
@@ -153,6 +171,8 @@ class LiveApp(OrderedApp):
         """Close the session, then the program."""
         self.workers.cancel_group(self, "store")
         await self._leave()
+        if self._alone is not None:
+            await self._alone.close()
         self.exit(0)
 
     async def _leave(self) -> None:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from console.errors import Conflict, ConsoleError
 from console.models.storage import GcsPlace, gcs_place
 from screens import wording
-from screens.base import LiveScreen
+from screens.in_google import InGoogleScreen
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
@@ -67,11 +67,11 @@ def ended(path: str, room: int) -> str:
     return f"{head}…{path[-max(1, room - len(head) - 1) :]}" if len(head) < room - 12 else f"…{path[1 - room :]}"
 
 
-class BucketScreen(LiveScreen):
+class BucketScreen(InGoogleScreen):
     """Enter goes into a folder, Esc out of it."""
 
     KINDS = ("jobsets",)
-    CHANGES_CLUSTER = frozenset({"store"})
+    CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "fetch", "Copy here", id="bucket.fetch",
                 tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
@@ -116,7 +116,7 @@ class BucketScreen(LiveScreen):
         place = self.place
         self.summary.runs = (Run(str(place), "strong"), Run("   looking …", "dim"))
         try:
-            found = await self.session.storage.folder(place)
+            found = await self.app.google.storage.folder(place)
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
@@ -185,7 +185,7 @@ class BucketScreen(LiveScreen):
         for each in chosen:
             with self.report_errors(f"{each.title} was not copied"):
                 place = GcsPlace(self.place.bucket, each.name)
-                report = await self.session.storage.fetch(place, folder_named(target), self._tell)
+                report = await self.app.google.storage.fetch(place, folder_named(target), self._tell)
                 kept = f", {report.kept} of them were there" if report.kept else ""
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
                 self.notify(words, title=f"{each.title} is in {target}", markup=False)
@@ -211,12 +211,12 @@ class BucketScreen(LiveScreen):
         with self.report_errors(f"The logs of {job} were not stored"):
             place = gcs_place(typed)
             try:
-                report = await self.session.storage.store_logs(namespace, job, place)
+                report = await self.app.google.storage.store_logs(namespace, job, place)
             except Conflict as error:
                 question = Confirm("Replace what is there?", [error.message], verb="Replace")
                 if not await self.app.push_screen_wait(question):
                     return
-                report = await self.session.storage.store_logs(namespace, job, place, replace=True)
+                report = await self.app.google.storage.store_logs(namespace, job, place, replace=True)
             words = ", ".join(f"{name} ({wording.count(lines, 'line')})" for name, lines in report.objects[:4])
             self.notify(words, title=f"The logs of {job} are in {place}", markup=False)
             self.read()

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from screens import wording
-from screens.base import LiveScreen
 from screens.building import GLYPHS, cancel_one, launch_with
+from screens.in_google import InGoogleScreen
 from screens.saving import save_log
 from screens.widgets.log_view import LogView
 from screens.widgets.summary_line import SummaryLine
@@ -27,11 +27,12 @@ AGAIN = 3.0
 """Seconds between two looks at how far it is."""
 
 
-class BuildScreen(LiveScreen):
+class BuildScreen(InGoogleScreen):
     """A line about the build, its log below."""
 
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = frozenset({"cancel"})
+    NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "launch", "Launch with it", id="build.launch", tooltip="The launch form, with this image in it",
                 priority=True),
@@ -72,7 +73,7 @@ class BuildScreen(LiveScreen):
         """How far it is."""
         if self.is_current and (self.build is None or not self.build.over):
             try:
-                self.build = await self.session.images.look(*self._about)
+                self.build = await self.app.google.images.look(*self._about)
             except ConsoleError as error:
                 self.head.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
                 return
@@ -97,7 +98,7 @@ class BuildScreen(LiveScreen):
         number, project, location = self._about
         self.view.status = "the builder prints"
         try:
-            async with aclosing(self.session.images.log(number, project=project, location=location)) as lines:
+            async with aclosing(self.app.google.images.log(number, project=project, location=location)) as lines:
                 async for line in lines:
                     self.view.lines.append([(line.time, line.text)])
         except ConsoleError as error:

@@ -24,7 +24,7 @@ GLYPHS = {"SUCCESS": OK, "FAILURE": BAD, "INTERNAL_ERROR": BAD, "TIMEOUT": BAD, 
 
 async def build_one(screen: LiveScreen) -> Build | None:
     """Ask what, and with what; the build, once it has begun."""
-    images = screen.session.images
+    images = screen.app.google.images
     known = await images.contexts()
     choices = [Choice(each.name, each.title) for each in known]
     picked = await screen.app.push_screen_wait(
@@ -47,7 +47,7 @@ async def _own(screen: LiveScreen) -> BuildContext | None:
     if not place:
         return None
     try:
-        return await screen.session.images.own_context(_typed(place))
+        return await screen.app.google.images.own_context(_typed(place))
     except BadInput as error:
         screen.notify(str(error), title="Nothing to build", severity="error", markup=False)
         return None
@@ -66,7 +66,7 @@ async def cancel_one(screen: LiveScreen, build: Build) -> Build | None:
     question = Confirm(f"Cancel build {build.id[:8]}?", lines, verb="Cancel it", keep="Let it go on")
     if not await screen.app.push_screen_wait(question):
         return None
-    return await screen.session.images.cancel(build.id, build.project, build.location)
+    return await screen.app.google.images.cancel(build.id, build.project, build.location)
 
 
 def launch_with(screen: LiveScreen, image: str) -> None:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.errors import ApiDisabled, ConsoleError
+from console.errors import BadInput, ConsoleError
 from screens import wording
 from screens.asking import AskingScreen
 from screens.building import GLYPHS, build_one, cancel_one, launch_with
+from screens.in_google import PlacedScreen
+from screens.modals.prompt import Prompt
 from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
 from screens.widgets.sentence_line import SentenceLine
@@ -88,7 +90,7 @@ class ImageTable(ResourceTable["Image"]):
         return f"{row.repository}/{row.name} {' '.join(row.tags)} {row.digest}"
 
 
-class ImagesScreen(AskingScreen):
+class ImagesScreen(PlacedScreen, AskingScreen):
     """Builds above, images below; tab goes from one to the other."""
 
     DEFAULT_CSS = """
@@ -97,12 +99,15 @@ class ImagesScreen(AskingScreen):
     ImagesScreen .head { margin-top: 1; }
     """
     KINDS = ("jobsets",)
-    CHANGES_CLUSTER = frozenset({"build", "cancel"})
+    CHANGES_CLUSTER = PlacedScreen.CHANGES_CLUSTER | {"build", "cancel", "create"}
+    NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "build", "Build", id="images.build", tooltip="Build an image of the documents, or one of yours"),
         Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The launch form, with this image in it"),
         Binding("x", "cancel", "Cancel", id="images.cancel", tooltip="End the build under the cursor; asks first"),
         Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),
+        Binding("m", "create", "New repository", show=False, id="images.create",
+                tooltip="Make a repository for images in this project and region"),
         Binding("r", "read", "Read again", show=False, id="images.read", tooltip="Ask Google anew"),
     ]  # fmt: skip
     builds = getters.query_one(BuildTable)
@@ -132,9 +137,12 @@ class ImagesScreen(AskingScreen):
     async def read(self) -> None:
         """Builds again and again; images whenever a build has ended."""
         ended: set[str] | None = None
+        if not await self._know_where():
+            return
         while True:
             pause = LATER
-            if self.is_current and self.app.connected:
+            able = self.app.connected or self.app.without_cluster
+            if self.is_current and able:
                 found = await self._read_builds()
                 over = {each.id for each in found or () if each.over}
                 if found is not None and over != ended:
@@ -142,12 +150,25 @@ class ImagesScreen(AskingScreen):
                     await self._read_images()
                 if found and any(not each.over for each in found):
                     pause = SOON
-            await asyncio.sleep(pause if self.app.connected else 0.5)
+            await asyncio.sleep(pause if able else 0.5)
+
+    async def _know_where(self) -> bool:
+        """Whether project and region are known; the tables say why not."""
+        try:
+            if await self.placed(region=True):
+                return True
+            error: ConsoleError = BadInput("No cluster is connected, and no region was named.", "w asks for it.")
+        except ConsoleError as why:
+            error = why
+        self._refused(self.builds, self.summary, error)
+        self.images.show_trouble(Notice("", ""))
+        return False
 
     async def _read_builds(self) -> tuple[Build, ...] | None:
         try:
-            found = await self.session.images.builds()
-            project, location = await self.session.images.where()
+            images = self.app.google.images
+            found = await images.builds()
+            project, location = await images.where()
         except ConsoleError as error:
             self._refused(self.builds, self.summary, error)
             return None
@@ -157,16 +178,19 @@ class ImagesScreen(AskingScreen):
         runs = [Run(f"Builds of {project} in {location}", "strong")]
         if running:
             runs += [Run("   ◐ ", "waits"), Run(f"{running} under way")]
+        runs += self.place_words()
+        self.heard("builds")
         self.summary.runs = tuple(runs)
         self._tell()
         return found
 
     async def _read_images(self) -> None:
         try:
-            found = await self.session.images.registry()
+            found = await self.app.google.images.registry()
         except ConsoleError as error:
             self._refused(self.images, self.held, error)
             return
+        self.heard("images")
         self.images.show_trouble(ImageTable.EMPTY)
         self.images.show_rows({(each.repository, each.name, each.digest): each for each in found.images})
         words = f"{wording.count(len(found.images), 'image')} in {len(found.repositories)} repositories"
@@ -175,8 +199,8 @@ class ImagesScreen(AskingScreen):
         self.held.runs = tuple(runs)
 
     def _refused(self, table: BuildTable | ImageTable, line: SummaryLine, error: ConsoleError) -> None:
-        hint = "P, the preflight screen, enables it." if isinstance(error, ApiDisabled) else error.hint
-        table.show_trouble(Notice(error.message, hint, "✗", "bad"))
+        self.heard("builds" if table is self.builds else "images", error)
+        table.show_trouble(Notice(error.message, self.hint_of(error), "✗", "bad"))
         line.runs = (Run("✗ ", "bad"), Run(sentence(error.message), "bad"))
 
     # the row under the cursor
@@ -221,7 +245,10 @@ class ImagesScreen(AskingScreen):
     @on(ResourceTable.Opened, "ImageTable")
     def _open_image(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        self.action_launch()
+        if self.app.without_cluster:
+            self.tell_what_needs_a_cluster("A launch")
+        else:
+            self.action_launch()
 
     def action_launch(self) -> None:
         """The form, with the image."""
@@ -242,6 +269,18 @@ class ImagesScreen(AskingScreen):
             if build is not None:
                 self.read()
                 self.app.open_page("build", build.id, build.project, build.location)
+
+    @work(group="actions")
+    async def action_create(self) -> None:
+        """Ask for its name, then make it."""
+        with self.report_errors("No repository was made"):
+            images = self.app.google.images
+            project, location = await images.where()
+            name = await self.app.push_screen_wait(Prompt(f"New repository in {project}, {location}, named?", "a4"))
+            if name:
+                made = await images.create_repository(project, location, name)
+                self.notify(f"{made.address} is there.", timeout=4, markup=False)
+                self.read()
 
     @work(group="actions")
     async def action_cancel(self) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
-from console.errors import ApiDisabled, ConsoleError, Unreachable
+from console.errors import ApiDisabled, BadInput, ConsoleError
 from console.models.storage import bucket_values
 from screens import wording
 from screens.asking import AskingScreen
+from screens.in_google import PlacedScreen
 from screens.widgets.column import Column, since
 from screens.widgets.launch_wish import LaunchWish
 from screens.widgets.notice import Notice
@@ -125,10 +126,11 @@ class PlaceTable(ResourceTable[Place]):
         return f"{row.kind} {row.name} {row.location} {row.match} {row.address}"
 
 
-class StorageScreen(AskingScreen):
+class StorageScreen(PlacedScreen, AskingScreen):
     """Enter looks into a bucket, and mounts a file system."""
 
     KINDS = ("jobsets",)
+    NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "launch", "Launch with it", id="storage.launch",
                 tooltip="The launch form, with the fields that mount this"),
@@ -157,11 +159,16 @@ class StorageScreen(AskingScreen):
     async def read(self) -> None:
         """All three kinds; one that cannot be read keeps none of the others away."""
         try:
-            storage = self.session.storage
-        except Unreachable as error:
+            if not await self.placed(region=False):
+                raise BadInput("No cluster is connected, and no project was named.", "w asks for it.")
+            storage = self.app.google.storage
+            project = await storage.project() if self.app.without_cluster else ""
+        except ConsoleError as error:
+            self.summary.runs = ()
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
             return
         rows: dict[RowKey, Place] = {}
+        failed: dict[str, ConsoleError] = {}
         region = ""
         try:
             region = await storage.region()
@@ -169,28 +176,34 @@ class StorageScreen(AskingScreen):
                 rows[BUCKET, bucket.name, ""] = of_bucket(bucket, region)
         except ConsoleError as error:
             rows[BUCKET, "", ""] = _unread(BUCKET, error)
+            failed[BUCKET] = error
         try:
             for lustre in await storage.lustre():
                 rows[LUSTRE, lustre.name, lustre.location] = of_lustre(lustre, region)
         except ConsoleError as error:
             rows[LUSTRE, "", ""] = _unread(LUSTRE, error)
+            failed[LUSTRE] = error
         try:
             for share in await storage.filestore():
                 rows[FILESTORE, f"{share.name}/{share.share}", share.location] = of_filestore(share, region)
         except ConsoleError as error:
             rows[FILESTORE, "", ""] = _unread(FILESTORE, error)
+            failed[FILESTORE] = error
         self.table.show_trouble(PlaceTable.EMPTY)
         self.table.show_rows(rows)
         near = sum(each.near for each in rows.values())
         there = sum(each.error is None for each in rows.values())
-        words = f"{wording.count(there, 'place')} to store in, {near} by the cluster"
-        self.summary.runs = (Run(words, "strong"), Run(f"   {region}", "dim"))
+        for kind in (BUCKET, LUSTRE, FILESTORE):
+            self.heard(kind, failed.get(kind))
+        words = f"{wording.count(there, 'place')} to store in"
+        where = f" of {project}" if project else f", {near} by the cluster"
+        self.summary.runs = (Run(f"{words}{where}", "strong"), Run(f"   {region}", "dim"), *self.place_words())
         self._tell()
 
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
         place = self.table.row
-        self.told.runs = tuple(_sentence(place)) if place is not None else ()
+        self.told.runs = tuple(_sentence(place, self)) if place is not None else ()
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -229,19 +242,20 @@ def _unread(kind: str, error: ConsoleError) -> Place:
     return Place(kind, "", "", "", False, "", "", "", {}, error=error)
 
 
-def _sentence(place: Place) -> list[Run]:
+def _sentence(place: Place, screen: StorageScreen) -> list[Run]:
     """What it is good for, or why it is not."""
     if place.error is not None:
-        enable = "P, the preflight screen, enables it." if isinstance(place.error, ApiDisabled) else place.error.hint
-        return [Run(f"{place.error.message} ", "bad"), Run(enable, "dim")]
+        return [Run(f"{place.error.message} ", "bad"), Run(screen.hint_of(place.error), "dim")]
     if not place.values:
         return [Run(f"It cannot be mounted now: {place.state.lower()}. {place.address}", "waits")]
     if place.kind == BUCKET:
         words = "Enter looks into it. Mounted at /gcs it takes logs and copies; it is too slow to train from."
-        far = [] if place.near else [Run("Pods would read it over the network between regions. ", "waits")]
+        slow = Run("Pods would read it over the network between regions. ", "waits")
+        far = [] if place.near or not place.match else [slow]
         return [*far, Run(words, "dim")]
     fields = "  ".join(f"{name}={value}" for kind in _maps(place.values) for name, value in kind.items())
-    return [Run("n fills the form: ", "dim"), Run(fields)]
+    fills = "mounted by: " if screen.app.without_cluster else "n fills the form: "
+    return [Run(fills, "dim"), Run(fields)]
 
 
 def _maps(values: Mapping[str, Value]) -> list[Mapping[str, Value]]:

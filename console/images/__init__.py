@@ -54,7 +54,7 @@ class Images:
         try:
             place = await self._cloud.place()
         except NotFound as error:
-            project = project or await self._cloud.usual_project()
+            project, location = project or await self._cloud.usual_project(), location or self._cloud.region
             if not (project and location):
                 raise BadInput(error.message, "Without one, say where: --project ID --region us-central1.") from error
             return project, location

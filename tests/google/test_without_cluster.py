@@ -1,0 +1,139 @@
+"""Images and Storage by keys with nothing but Google credentials: no kubeconfig, no cluster, no question to one."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from textual.widgets import Input
+
+from console.google.reach import Reach
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.bucket import BucketScreen
+from screens.build import BuildScreen
+from screens.images import ImagesScreen
+from screens.modals.ask_build import AskBuild
+from screens.modals.confirm import Confirm
+from screens.modals.pick import Pick
+from screens.modals.prompt import Prompt
+from screens.storage import StorageScreen
+from tests.practice_google import practice_google
+from tests.screens.press import screen_text, toasts, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+    from textual.pilot import Pilot
+
+    from console.practice.google.cloud import PracticeGoogle
+
+
+@asynccontextmanager
+async def alone(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *, region: str = "us-central1", project: str = "practice"
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeGoogle]]:
+    """The console with practice Google's credentials and no kubeconfig; the environment names the region."""
+    for name, value in (("GOOGLE_CLOUD_REGION", region), ("CLOUDSDK_COMPUTE_REGION", ""), ("GOOGLE_CLOUD_PROJECT", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
+    monkeypatch.setattr("console.images.POLL", 0.1)
+    monkeypatch.setattr("screens.images.SOON", 0.1)
+    monkeypatch.setattr("screens.build.AGAIN", 0.1)
+    async with practice_google() as (world, reach):
+        reach.project = project
+
+        async def real() -> Reach:
+            return reach
+
+        monkeypatch.setattr(Reach, "real", real)
+        app = ConsoleApp(Settings())
+        async with app.run_test(size=(150, 40)) as pilot:
+            await until(pilot, lambda: app.without_cluster)
+            yield app, pilot, world
+
+
+def shows(app: ConsoleApp, words: str) -> bool:
+    return words in " ".join(screen_text(app).split())
+
+
+async def test_an_image_is_built_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with alone(monkeypatch, tmp_path) as (app, pilot, _):
+        await pilot.press("I")
+        await until(pilot, lambda: shows(app, "Builds of practice in us-central1 no cluster is connected"))
+        await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and app.screen.images.listing.rows)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press(*"testbed", "enter")
+        await until(pilot, lambda: isinstance(app.screen, AskBuild))
+        next(each for each in app.screen.query(Input) if each.name == "_IMAGE_TAG").value = "mine"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, BuildScreen))
+        await until(pilot, lambda: shows(app, "● success") and shows(app, "testbed:mine"))
+        await until(pilot, lambda: shows(app, "DONE"))
+        await pilot.press("n")
+        await until(pilot, lambda: "needs a cluster" in toasts(app))
+        assert isinstance(app.screen, BuildScreen)
+        await pilot.press("escape")
+        await until(pilot, lambda: shows(app, "mine"))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "A launch needs a cluster" in toasts(app))
+        assert isinstance(app.screen, ImagesScreen)
+        await pilot.press("q")
+
+
+async def test_where_is_asked_when_the_login_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with alone(monkeypatch, tmp_path, region="", project="") as (app, pilot, _):
+        await pilot.press("I")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("escape")
+        await until(pilot, lambda: shows(app, "no region was named"))
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        field = app.screen.query_one(Input)
+        assert field.value == "/us-central1"
+        field.value = "only-a-project"
+        await pilot.press("enter")
+        await until(pilot, lambda: "names no project and region" in toasts(app))
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "practice/us-central1"
+        await pilot.press("enter")
+        await until(pilot, lambda: shows(app, "Builds of practice in us-central1"))
+        await pilot.press("escape", "B")
+        await until(pilot, lambda: shows(app, "to store in of practice"))
+        await pilot.press("q")
+
+
+async def test_a_service_is_enabled_and_a_repository_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with alone(monkeypatch, tmp_path) as (app, pilot, world):
+        world.projects["practice"].enabled.discard("cloudbuild.googleapis.com")
+        await pilot.press("I")
+        await until(pilot, lambda: shows(app, "e enables it"))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert shows(app, "Enable cloudbuild.googleapis.com in project practice?")
+        await pilot.press("y")
+        await until(pilot, lambda: shows(app, "Builds of practice"))
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "fresh"
+        await pilot.press("enter")
+        await until(pilot, lambda: "practice/fresh is there" in toasts(app))
+        await pilot.press("q")
+
+
+async def test_buckets_are_looked_into_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with alone(monkeypatch, tmp_path) as (app, pilot, _):
+        await pilot.press("B")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and len(app.screen.table.listing.rows) > 2)
+        assert shows(app, "to store in of practice no cluster is connected: a launch needs one")
+        assert not shows(app, "by the cluster")
+        await pilot.press("n")
+        await until(pilot, lambda: "needs a cluster" in toasts(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.table.listing.rows)
+        assert not app.screen.check_action("store", ())
+        await pilot.press("q")
