@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from console.cloud import loaded
 from console.preflight.looking import GOOGLE
 
 if TYPE_CHECKING:
@@ -22,15 +21,11 @@ _BUILDS = 20
 """How many of the latest builds are looked at."""
 
 
-async def _module(name: str) -> Any:
-    return await asyncio.to_thread(importlib.import_module, f"console.google.{name}")
-
-
 async def permissions(look: Looking, project: str, wanted: Collection[str]) -> frozenset[str]:
     """Which of these permissions the login has in a project."""
 
     async def question() -> frozenset[str]:
-        module = await _module("projects")
+        module = await loaded("console.google.projects")
         found: frozenset[str] = await module.permissions(await look.cluster.cloud.reach(), project, tuple(wanted))
         return found
 
@@ -41,7 +36,7 @@ async def project_number(look: Looking, project: str) -> str:
     """A project's number."""
 
     async def question() -> str:
-        module = await _module("projects")
+        module = await loaded("console.google.projects")
         found: str = await module.number(await look.cluster.cloud.reach(), project)
         return found
 
@@ -52,7 +47,7 @@ async def project_members(look: Looking, project: str) -> Mapping[str, Collectio
     """Role -> who has it in a whole project."""
 
     async def question() -> Mapping[str, Collection[str]]:
-        module = await _module("projects")
+        module = await loaded("console.google.projects")
         found: Mapping[str, Collection[str]] = await module.members(await look.cluster.cloud.reach(), project)
         return found
 
@@ -63,7 +58,7 @@ async def enabled(look: Looking, project: str, services: Collection[str]) -> fro
     """Which of these services a project has enabled."""
 
     async def question() -> frozenset[str]:
-        module = await _module("services")
+        module = await loaded("console.google.services")
         found: frozenset[str] = await module.enabled(await look.cluster.cloud.reach(), project, services)
         return found
 
@@ -74,7 +69,7 @@ async def reservation(look: Looking, project: str, zone: str, name: str) -> Rese
     """A reservation of machines."""
 
     async def question() -> Reservation:
-        module = await _module("reservations")
+        module = await loaded("console.google.reservations")
         found: Reservation = await module.reservation(await look.cluster.cloud.reach(), project, zone, name)
         return found
 
@@ -85,7 +80,7 @@ async def bucket(look: Looking, name: str) -> Bucket:
     """A bucket's facts."""
 
     async def question() -> Bucket:
-        module = await _module("storage")
+        module = await loaded("console.google.storage")
         place = await look.place()
         found: Bucket = await module.Buckets(await look.cluster.cloud.reach(), place.project).bucket(name)
         return found
@@ -97,7 +92,7 @@ async def buckets(look: Looking, project: str) -> tuple[Bucket, ...]:
     """All buckets of a project."""
 
     async def question() -> tuple[Bucket, ...]:
-        module = await _module("storage")
+        module = await loaded("console.google.storage")
         found: tuple[Bucket, ...] = await module.Buckets(await look.cluster.cloud.reach(), project).listed()
         return found
 
@@ -108,7 +103,7 @@ async def members(look: Looking, name: str) -> Mapping[str, Collection[str]]:
     """Role -> who has it on a bucket."""
 
     async def question() -> Mapping[str, Collection[str]]:
-        module = await _module("storage")
+        module = await loaded("console.google.storage")
         place = await look.place()
         buckets = module.Buckets(await look.cluster.cloud.reach(), place.project)
         found: Mapping[str, Collection[str]] = await buckets.members(name)
@@ -121,7 +116,7 @@ async def repository_members(look: Looking, project: str, location: str, name: s
     """Role -> who has it on a repository."""
 
     async def question() -> Mapping[str, Collection[str]]:
-        module = await _module("registry")
+        module = await loaded("console.google.registry")
         registries = module.Registries(await look.cluster.cloud.reach())
         found: Mapping[str, Collection[str]] = await registries.members(project, location, name)
         return found
@@ -133,7 +128,7 @@ async def builds(look: Looking, project: str, location: str) -> tuple[Build, ...
     """The latest builds of a project in a region, latest first."""
 
     async def question() -> tuple[Build, ...]:
-        module = await _module("build")
+        module = await loaded("console.google.build")
         found: list[Build] = []
         source = module.Builds(await look.cluster.cloud.reach(), project, location)
         async with aclosing(source.listed()) as pages:
@@ -150,7 +145,7 @@ async def repositories(look: Looking, project: str, location: str) -> tuple[Repo
     """Repositories of Artifact Registry in a location."""
 
     async def question() -> tuple[Repository, ...]:
-        module = await _module("registry")
+        module = await loaded("console.google.registry")
         found: tuple[Repository, ...] = await module.Registries(await look.cluster.cloud.reach()).repositories(
             project, location
         )
@@ -163,7 +158,7 @@ async def lustre_instances(look: Looking, project: str) -> tuple[LustreInstance,
     """Managed Lustre instances of a project, wherever they lie."""
 
     async def question() -> tuple[LustreInstance, ...]:
-        module = await _module("lustre")
+        module = await loaded("console.google.lustre")
         found: tuple[LustreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
         return found
 
@@ -174,7 +169,7 @@ async def filestore_instances(look: Looking, project: str) -> tuple[FilestoreIns
     """Filestore instances of a project, wherever they lie."""
 
     async def question() -> tuple[FilestoreInstance, ...]:
-        module = await _module("filestore")
+        module = await loaded("console.google.filestore")
         found: tuple[FilestoreInstance, ...] = await module.instances(await look.cluster.cloud.reach(), project)
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -55,12 +54,11 @@ async def _facts(look: Looking, image: str) -> ImageFacts:
     """What the registry says; the login of Google is used for Google's registries where there is one."""
 
     async def question() -> ImageFacts:
-        module = await asyncio.to_thread(__import__, "console.oci", fromlist=["Registry"])
-        token, stand_in = await _login(look, Reference.of(image))
-        registry = module.Registry(token, stand_in)
+        from console.oci import Registry
+
+        registry = Registry(*await _login(look, Reference.of(image)))
         try:
-            found: ImageFacts = await registry.image(image)
-            return found
+            return await registry.image(image)
         finally:
             await registry.close()
 

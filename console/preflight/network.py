@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from console.cloud import loaded
 from console.errors import NotFound, Refused
 from console.models.google_networks import opened
 from console.models.image_facts import Reference
@@ -87,7 +87,7 @@ async def _nat(look: Looking) -> Verdict:
     network, subnet = (each.rpartition("/")[2] for each in (cluster.network, cluster.subnetwork))
 
     async def question() -> tuple[Nat, ...]:
-        module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["nats"])
+        module = await loaded("console.google.networks")
         found: tuple[Nat, ...] = await module.nats(await look.cluster.cloud.reach(), cluster.project, region)
         return found
 
@@ -218,7 +218,7 @@ async def _firewall(look: Looking) -> Verdict:
     network = cluster.network.rpartition("/")[2]
 
     async def question() -> tuple[Firewall, ...]:
-        module = await asyncio.to_thread(__import__, "console.google.networks", fromlist=["firewalls"])
+        module = await loaded("console.google.networks")
         found: tuple[Firewall, ...] = await module.firewalls(await look.cluster.cloud.reach(), cluster.project, network)
         return found
 

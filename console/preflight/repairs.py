@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from console.cloud import loaded
 from console.errors import NotFound, Unreachable
 from console.models.check import Mend
 from console.parsers.kinds import KINDS
@@ -62,7 +63,7 @@ async def _services(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
 
 async def _repository(cluster: ClusterInCloud, target: tuple[str, ...]) -> str:
     project, location, name = target
-    module = await asyncio.to_thread(__import__, "console.google.registry", fromlist=["Registries"])
+    module = await loaded("console.google.registry")
     await module.Registries(await cluster.cloud.reach()).create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
