@@ -257,6 +257,11 @@ class Session(ClusterInCloud):
 
         return Measures(self, lambda: self.follow, lambda: self.runs)
 
+    @property
+    def heeds_alarms(self) -> bool:
+        """Whether alarms were asked for; what they need is loaded by then."""
+        return "alarms" in vars(self)
+
     @cached_property
     def alarms(self) -> Alarms:
         """What is wrong with the jobs that are watched."""

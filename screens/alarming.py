@@ -28,12 +28,12 @@ def watch(app: LiveApp, key: tuple[str, str]) -> None:
 
 def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
     """The alarms of a job, as they are now; none of a job that is not watched."""
-    return app.session.alarms.of(*key) if app.connected and "alarms" in vars(app.session) else ()
+    return app.session.alarms.of(*key) if app.connected and app.session.heeds_alarms else ()
 
 
 def ring(app: LiveApp) -> None:
     """Watch what runs, and tell the alarms that are new."""
-    if not app.connected or not (app.fleet.jobsets or "alarms" in vars(app.session)):
+    if not app.connected or not (app.fleet.jobsets or app.session.heeds_alarms):
         return
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it

@@ -71,7 +71,7 @@ class AlarmsScreen(LiveScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         """All alarms of the session."""
-        found = self.session.alarms.latest if self.app.connected and "alarms" in vars(self.session) else []
+        found = self.session.alarms.latest if self.app.connected and self.session.heeds_alarms else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
             for number, each in enumerate(reversed(found))
