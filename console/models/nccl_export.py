@@ -8,7 +8,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from console.models.reference import A4_ALL_REDUCE
+from console.models.reference import reference_curve
 from console.models.svg_chart import Line, line_chart
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]]
             ]
             if points:
                 lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
-    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in A4_ALL_REDUCE] if compared else []
+    known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
+    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
     return line_chart(
         title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=size_words
     )

@@ -73,6 +73,12 @@ def expected_busbw(size: int) -> float | None:
     return below + (above - below) * (log2(size) - log2(low)) / (log2(high) - log2(low))
 
 
+def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
+    """Bytes and GB/s of the reference, and on to the largest size of a test, smallest first."""
+    last, value = A4_ALL_REDUCE[-1]
+    return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
+
+
 def verdict(row: Row) -> Verdict:
     """How that row of an all_reduce test compares."""
     expected, best = expected_busbw(row.size), row.best_busbw

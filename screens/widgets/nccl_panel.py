@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from console.models.link import Link, LinkState
 from console.models.nccl_export import BAND
 from console.models.nccl_kept import MeasuredTest, comparable, usual
-from console.models.reference import A4_ALL_REDUCE, PASS_LINE, is_comparable
+from console.models.reference import PASS_LINE, is_comparable, reference_curve
 from screens import wording
 from screens.widgets.column import Column
 from screens.widgets.curve import Band, Curve, Overlay, Point
@@ -50,8 +50,11 @@ _READ = Link("tests", LinkState.LIVE)
 """The table's rows come from a log, not from a watch."""
 
 
+_OF_A4, _USUAL, _OTHER = "OF A4", "USUAL", "△"
+
+
 class NcclTable(ResourceTable[Line]):
-    """The rows of one test."""
+    """The rows of one test; a column of what it cannot be held against is not there."""
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
@@ -62,12 +65,21 @@ class NcclTable(ResourceTable[Line]):
         Column("ALGBW", value_cell(in_place, "algbw", 1), width=7, right=True, drop=6),
         Column("○ BUSBW", value_cell(in_place, "busbw", 1), width=7, right=True, ink="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
-        Column("OF A4", verdict_cell, width=12),
-        Column("USUAL", usual_cell, width=6, right=True, drop=2),
-        Column("△", other_cell, width=7, right=True, drop=1),
+        Column(_OF_A4, verdict_cell, width=12),
+        Column(_USUAL, usual_cell, width=6, right=True, drop=2),
+        Column(_OTHER, other_cell, width=7, right=True, drop=1),
     )
     EMPTY = Notice("No row yet.")
     NOUN = "size"
+    _without: frozenset[str] = frozenset()
+
+    def hold_against(self, *, usual: bool, other: bool) -> None:
+        """Whether there are columns for what is usual, and for another test."""
+        known = {_USUAL: usual, _OTHER: other}
+        without = frozenset(title for title, is_known in known.items() if not is_known)
+        if without != self._without:
+            self._without = without
+            self.set_columns([column for column in self.COLUMNS if column.title not in without])
 
 
 class NcclPanel(Container):
@@ -80,7 +92,7 @@ class NcclPanel(Container):
         & NcclTable { height: 1fr; }
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
-        &.-wide NcclTable { width: 66; }
+        &.-wide NcclTable { width: 70; }
         &.-huge NcclTable { width: 116; }
         &.-low Curve { display: none; }
     }
@@ -168,7 +180,7 @@ class NcclPanel(Container):
         held = Against(self.pass_line, shown.accelerator, own, self.against)
         compared = is_comparable(test, shown.accelerator)
         self.sentence.runs = (*self._which(shown), *summary(test, held), *self._not_read())
-        self.curve.band = reference_band() if compared else ()
+        self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         self.curve.overlays = self._overlays(own)
         self.curve.points = tuple(
             Point(row.size, _busbw(row.out_of_place), _busbw(row.in_place)) for row in test.rows if row.size > 0
@@ -184,6 +196,7 @@ class NcclPanel(Container):
             (str(index), str(row.size)): Line(row, compared, own.at(row.size) if own else None, other.get(row.size))
             for index, row in enumerate(test.rows)
         }
+        self.table.hold_against(usual=own is not None, other=self.against is not None)
         self.table.show_rows(rows, _READ)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
@@ -245,6 +258,6 @@ def _busbw(half: Half | None) -> float | None:
     return half.busbw if half else None
 
 
-def reference_band() -> tuple[Band, ...]:
-    """What counts as reaching the reference, at the sizes it is known for."""
-    return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in A4_ALL_REDUCE)
+def reference_band(largest: int = 0) -> tuple[Band, ...]:
+    """What counts as reaching the reference at the sizes it is known for, and on to the largest that was measured."""
+    return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in reference_curve(largest))

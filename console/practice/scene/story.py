@@ -31,7 +31,7 @@ _SPOT = {"cloud.google.com/gke-provisioning": "spot"}
 
 # minutes before the opening, and the job that someone started then
 _JOBS: tuple[tuple[float, Job], ...] = (
-    (465, Job("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you")),
+    (465, Job("nccl-0411", "nccl-all-reduce", 16, "a4", "medium", "you", notes={"a4-practice/tests": "3"})),
     (430, Job("ddp-smoke-3", "ddp-smoke", 16, "a4", "medium", "li")),
     (
         340,

@@ -3,9 +3,11 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from textual.app import App, ComposeResult
 
 from console.models.nccl import Half, NcclTest, Row
+from console.models.nccl_kept import MeasuredTest
 from screens.widgets.ink import DARK
 from screens.widgets.nccl_panel import NcclPanel
 from screens.widgets.nccl_words import average_so_far, summary
@@ -84,6 +86,38 @@ async def test_whoever_reads_an_older_row_is_left_there() -> None:
         await until(pilot, lambda: len(shown.table.shown) == 4)
         assert shown.table.cursor == before
         assert shown.curve.marked == 1 << 30
+
+
+def earlier(job: str, *busbw: float) -> MeasuredTest:
+    """A finished test of another job."""
+    return MeasuredTest(table(*busbw, finished=True)[0], job=job, uid=job)
+
+
+def titles(app: Any) -> list[str]:
+    return next(line for line in screen_text(app).splitlines() if "OF A4" in line).partition("SIZE")[2].split()
+
+
+@pytest.mark.parametrize("width", [80, 140, 200])
+async def test_columns_are_there_for_what_it_can_be_held_against(width: int) -> None:
+    async with panel(width, 40) as (shown, pilot, app):
+        shown.tests = table(500.0, 600.0)
+        await until(pilot, lambda: "◐ low 84 %" in screen_text(app))
+        assert not {"USUAL", "△"} & set(titles(app))
+        assert "µs" in titles(app)
+        shown.kept = earlier("one", 500.0, 600.0), earlier("two", 500.0, 600.0)
+        await until(pilot, lambda: "USUAL" in titles(app) and "100 %" in screen_text(app))
+        assert "△" not in titles(app)
+        shown.against = earlier("one", 400.0, 500.0)
+        await until(pilot, lambda: {"USUAL", "△"} <= set(titles(app)) and "+25.0 %" in screen_text(app))
+        shown.against, shown.kept = None, ()
+        await until(pilot, lambda: not {"USUAL", "△"} & set(titles(app)))
+
+
+async def test_the_band_goes_on_to_the_largest_size() -> None:
+    async with panel() as (shown, pilot, _):
+        shown.tests = table(*(600.0 for _ in range(6)))
+        await until(pilot, lambda: shown.curve.points)
+        assert shown.curve.band[-1] == (16 << 30, *shown.curve.band[-2][1:])
 
 
 async def test_several_tests_are_turned_through() -> None:
