@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -110,4 +110,5 @@ class ConsoleApp(LiveApp):
         """Pick another context (cluster) or namespace."""
         from screens.switch import pick_context, pick_namespace
 
-        await (pick_context if what == "context" else pick_namespace)(cast("LiveScreen", self.screen))
+        if isinstance(self.screen, LiveScreen):
+            await (pick_context if what == "context" else pick_namespace)(self.screen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from textual.binding import Binding
 
@@ -19,7 +19,12 @@ PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor"
 def page(place: str) -> Callable[..., Screen[Any]]:
     """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
     module, _, name = place.partition(":")
-    return lambda *about: cast("Screen[Any]", getattr(import_module(module), name)(*about))
+
+    def made(*about: object) -> Screen[Any]:
+        screen: Screen[Any] = getattr(import_module(module), name)(*about)
+        return screen
+
+    return made
 
 
 PAGES: dict[str, Callable[..., Screen[Any]]] = {

@@ -134,7 +134,7 @@ class OrderedApp(App[int]):
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
         """Open the palette, and wait until it can be typed in."""
-        if not CommandPalette.is_open(cast("App[object]", self)):
+        if not CommandPalette.is_open(cast("App[object]", self)):  # Textual asks for an app of any result so
             palette = CommandPalette(id="--command-palette")
             await self.push_screen(palette)
             palette.set_focus(palette.query_one(Input))

@@ -54,7 +54,7 @@ class Buckets:
                 from google.auth.credentials import AnonymousCredentials
 
                 options = {"api_endpoint": self._reach.practice_http}
-                self._made = api.Client(self.project, AnonymousCredentials(), client_options=options)  # type: ignore[no-untyped-call]
+                self._made = api.Client(self.project, AnonymousCredentials(), client_options=options)  # type: ignore[no-untyped-call]  # google-auth is untyped
             else:
                 self._made = api.Client(self.project, self._reach.credentials)
         return self._made

@@ -108,7 +108,7 @@ class JobTab(Vertical, metaclass=Abstract):
     @property
     def live(self) -> LiveScreen:
         """The page: its session, its app, its way to report errors."""
-        return cast("LiveScreen", self.screen)
+        return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
 
     def job_log(self) -> AbstractAsyncContextManager[JobLog]:
         """What all ranks print, shared with every other tab; of a job with many ranks the older lines are left out."""
