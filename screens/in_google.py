@@ -96,7 +96,7 @@ class PlacedScreen(InGoogleScreen):
         """What is said beside the project while no cluster is connected."""
         if not self.app.without_cluster:
             return []
-        return [Run("   no cluster is connected: a launch needs one, ctrl+g lists them", "waits")]
+        return [Run("   no cluster: a launch needs one (ctrl+g)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
         """Whether it is known where to look; asks for what neither a cluster nor the login tells."""

@@ -56,7 +56,8 @@ class Place:
 
 def of_bucket(found: Bucket, region: str) -> Place:
     """A bucket."""
-    return Place(BUCKET, found.name, found.location, found.match(region), found.near(region), "", "",
+    match = found.match(region) if region else ""
+    return Place(BUCKET, found.name, found.location, match, found.near(region), "", "",
                  found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
 
 
@@ -196,7 +197,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
         for kind in (BUCKET, LUSTRE, FILESTORE):
             self.heard(kind, failed.get(kind))
         words = f"{wording.count(there, 'place')} to store in"
-        where = f" of {project}" if project else f", {near} by the cluster"
+        where = f", project {project}" if project else f", {near} by the cluster"
         self.summary.runs = (Run(f"{words}{where}", "strong"), Run(f"   {region}", "dim"), *self.place_words())
         self._tell()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.models.check import Mend, Repair
+from console.models.check import Mend, Repair, Result
 from console.parsers.found import AgentWire, ClaimWire, NamedWire
 from console.preflight import instances
 from console.preflight.google import bucket, buckets
@@ -49,7 +50,15 @@ async def _switch(look: Looking, addon: str, words: str) -> Repair:
 
 async def _csi(look: Looking, driver: str, addon: str, words: str, need: Need) -> Verdict:
     """Driver in the cluster and add-on at Google: either half that finds it missing brings the repair."""
-    return both(await seen(_driver(look, driver, need)), await seen(_addon(look, addon, words, need)))
+    return _halves(driver, await seen(_driver(look, driver, need)), await seen(_addon(look, addon, words, need)))
+
+
+def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
+    """Both as one; a driver that is missing though its add-on is on is not mended by enabling that."""
+    if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
+        fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
+        driver = replace(driver, fix=fix, command=f"kubectl get csidriver {name}")
+    return both(driver, addon, sure=sure)
 
 
 def _bucket_need(look: Looking) -> Need:
@@ -159,8 +168,8 @@ async def lustre_driver(look: Looking) -> Verdict:
     need = look.wish.need(look.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
-    driver = await seen(_driver(look, "lustre.csi.storage.gke.io", need))
-    return both(driver, await seen(_lustre_addon(look, need)), sure=True)
+    name = "lustre.csi.storage.gke.io"
+    return _halves(name, await seen(_driver(look, name, need)), await seen(_lustre_addon(look, need)), sure=True)
 
 
 async def _lustre_addon(look: Looking, need: Need) -> Verdict:

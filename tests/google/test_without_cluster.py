@@ -62,7 +62,7 @@ def shows(app: ConsoleApp, words: str) -> bool:
 async def test_an_image_is_built_from_credentials_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with alone(monkeypatch, tmp_path) as (app, pilot, _):
         await pilot.press("I")
-        await until(pilot, lambda: shows(app, "Builds of practice in us-central1 no cluster is connected"))
+        await until(pilot, lambda: shows(app, "in us-central1 no cluster: a launch needs one (ctrl+g)"))
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and app.screen.images.listing.rows)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, Pick))
@@ -103,7 +103,7 @@ async def test_where_is_asked_when_the_login_does_not_tell(monkeypatch: pytest.M
         await pilot.press("enter")
         await until(pilot, lambda: shows(app, "Builds of practice in us-central1"))
         await pilot.press("escape", "B")
-        await until(pilot, lambda: shows(app, "to store in of practice"))
+        await until(pilot, lambda: shows(app, "to store in, project practice"))
         await pilot.press("q")
 
 
@@ -129,8 +129,9 @@ async def test_buckets_are_looked_into_from_credentials_alone(monkeypatch: pytes
     async with alone(monkeypatch, tmp_path) as (app, pilot, _):
         await pilot.press("B")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen) and len(app.screen.table.listing.rows) > 2)
-        assert shows(app, "to store in of practice no cluster is connected: a launch needs one")
+        assert shows(app, "to store in, project practice no cluster: a launch needs one")
         assert not shows(app, "by the cluster")
+        assert not shows(app, "between regions"), "without a cluster nothing is far from it"
         await pilot.press("n")
         await until(pilot, lambda: "needs a cluster" in toasts(app))
         await pilot.press("enter")

@@ -203,6 +203,15 @@ async def test_it_fails_when_it_should(here: Ground, case: Case) -> None:
         assert check.evidence
 
 
+async def test_a_driver_that_is_missing_though_its_addon_is_on_is_not_enabled_again(here: Ground) -> None:
+    wish = here.wish(NCCL, GCS)
+    with here.without(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io"):
+        check = await here.becomes(Result.FAIL, "P09", wish)
+    assert "Google: the GCS FUSE CSI driver is on." in check.evidence
+    assert check.fix.startswith("Wait some minutes: the add-on is on.")
+    assert (check.command, check.repair) == ("kubectl get csidriver gcsfuse.csi.storage.gke.io", None)
+
+
 async def test_registries_that_hide_an_image_are_told_from_those_without_it(here: Ground) -> None:
     wish = here.wish(NCCL, "image=nvcr.io/nvidia/pytorch:25.06-py3")
     here.world.registries.hidden.add("nvcr.io/nvidia/pytorch")
