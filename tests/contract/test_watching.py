@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, KUEUE
@@ -119,7 +119,7 @@ async def test_a_version_from_long_ago_is_gone(api: Api) -> None:
     assert status["message"].startswith("too old resource version: 1 (")
 
 
-async def until_deleted(space: Space, **how: int) -> list[Object]:
+async def until_deleted(space: Space, **how: Any) -> list[Object]:
     """What a watch tells of a pod that runs and is deleted: its status each time."""
     await space.pod("a")
     path, seen = space.path(CORE, "pods"), []
