@@ -28,7 +28,8 @@ PROGRAMS = {
     "jobset": "sigs.k8s.io/jobset",
     "kueue": "sigs.k8s.io/kueue/cmd/kueue",
 }
-KWOK_STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready")  # fmt: skip
+KWOK_STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease",
+               "pod/fast/pod-ready")  # fmt: skip
 
 
 class LabError(Exception):
