@@ -7,7 +7,6 @@ by the first question.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, in_read_only_mode
+from console.google import loaded
 from console.models.gke import Clusters, Place
 
 if TYPE_CHECKING:
@@ -263,12 +263,6 @@ def place_in(context: str) -> Place | None:
     """The place that the name of a context tells, if it is one that gcloud made: gke_PROJECT_LOCATION_NAME."""
     named = _CONTEXT.match(context)
     return Place(*named.groups()) if named else None
-
-
-async def loaded(module: str) -> Any:
-    """A module that loads Google's libraries, a second the first time."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
-    return await asyncio.to_thread(importlib.import_module, module)
 
 
 async def _read(gke: Gke, project: str) -> Clusters:

@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.cloud import loaded
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
+from console.google import loaded
 from console.models.node_pools import Group, PoolsPicture, join
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from console.cloud import loaded
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
+from console.google import loaded
 from console.models.copying import CopyProgress
 from console.models.storage import (
     LATEST,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.cloud import loaded
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused
+from console.google import loaded
 from console.history import usual_place
 from console.images import contexts, registries, remembered
 from console.models.build import REGISTRY, BuildPlan, Registry

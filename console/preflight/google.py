@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from console.cloud import loaded
+from console.google import loaded
 from console.preflight.looking import GOOGLE
 
 if TYPE_CHECKING:

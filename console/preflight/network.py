@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from console.cloud import loaded
 from console.errors import NotFound, Refused
+from console.google import loaded
 from console.models.google_networks import opened
 from console.models.image_facts import Reference
 from console.parsers.found import NamesWire, PoliciesWire

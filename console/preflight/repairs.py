@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.cloud import loaded
 from console.errors import NotFound, Unreachable
+from console.google import loaded
 from console.models.check import Mend
 from console.parsers.kinds import KINDS
 

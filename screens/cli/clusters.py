@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, BadKubeconfig, ConsoleError
+from console.errors import BadInput, ConsoleError
 from screens import wording
-from screens.cli.connect import connected
+from screens.cli.connect import cloud_of, connected
+from screens.cli.enabling import enable
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.stop import agreed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from console.cloud import Cloud
     from console.models.gke import GkeCluster, GkeOperation
     from console.models.node_pools import PoolFacts, PoolsPicture
-    from console.session import Session
     from screens.cli.options import Options
-
-
-@asynccontextmanager
-async def cloud_of(options: Options) -> AsyncIterator[tuple[Cloud, Session | None]]:
-    """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
-    from console.session import cloud_alone
-
-    try:
-        async with connected(options, ()) as session:
-            yield session.cloud, session
-    except BadKubeconfig:
-        if options.context or options.kubeconfig or options.demo:
-            raise
-        cloud = cloud_alone()
-        try:
-            yield cloud, None
-        finally:
-            await cloud.close()
 
 
 async def clusters(options: Options) -> int:
     """List the clusters, or do one of the other actions."""
     if options.action != "list":
-        from screens.cli.enabling import enable
-
         return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
     if options.words:
         raise BadInput(f"a4 clusters has no action {options.words[0]!r}.", "a4 clusters connect NAME")

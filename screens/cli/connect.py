@@ -1,4 +1,4 @@
-"""From options to a session: on the person's cluster, or on a practice cluster made for the occasion."""
+"""From options to a session, on the person's cluster or a practice cluster; or, without any, to Google Cloud alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from console.errors import BadKubeconfig
 from console.practice.child import PracticeProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
+    from console.cloud import Cloud
     from console.session import Session
     from screens.cli.options import Options
 
@@ -43,3 +45,21 @@ async def connected(options: Options, kinds: Collection[str]) -> AsyncIterator[S
             yield session
         finally:
             await session.close()
+
+
+@asynccontextmanager
+async def cloud_of(options: Options) -> AsyncIterator[tuple[Cloud, Session | None]]:
+    """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
+    from console.session import cloud_alone
+
+    try:
+        async with connected(options, ()) as session:
+            yield session.cloud, session
+    except BadKubeconfig:
+        if options.context or options.kubeconfig or options.demo:
+            raise
+        cloud = cloud_alone()
+        try:
+            yield cloud, None
+        finally:
+            await cloud.close()

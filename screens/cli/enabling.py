@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, in_read_only_mode
-from screens.cli.clusters import cloud_of
+from screens.cli.connect import cloud_of
 from screens.cli.output import say, say_json
 from screens.cli.stop import agreed
 
