@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import ModuleType
 
+    from console.files.folders import PodFolders
     from console.files.pod_files import PodFiles
     from console.models.copying import CopyProgress, CopyReport, Way
+    from console.models.folder import PodFolder
     from console.ssh.sftp import Sftp
     from console.watched import WatchedCluster
 
@@ -67,6 +69,23 @@ class ContainerCopies:
         self._watched.changing(f"copy {source} to {self._where}")
         async with self._opened() as files:
             return await Send(files, Meter(progress)).run(source, target)
+
+    async def listed(self, path: str) -> PodFolder:
+        """What is in a folder of the container, and how full its disk is."""
+        return await self._folders().listed(path)
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; as PodFolders has it."""
+        self._watched.changing(f"delete {path} in {self._where}")
+        await self._folders().delete(path)
+
+    def _folders(self) -> PodFolders:
+        from console.cluster.exec import started
+        from console.files.folders import PodFolders
+
+        client = self._watched.connected.client
+        start = functools.partial(started, client, self._namespace, self._pod, container=self._container)
+        return PodFolders(start, self._where)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[PodFiles]:

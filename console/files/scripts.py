@@ -51,6 +51,35 @@ fi
 """
 """Everything below a folder, itself included as `.`; what cannot be read is complained of and left out."""
 
+LIST = (
+    _PATH
+    + """
+[ -e "$p" ] || exit 44
+[ -d "$p" ] || p=$(dirname "$p")
+cd "$p" || exit 45
+pwd -P | tr '\\n' '\\0'
+df -Pk . 2>/dev/null | awk 'NR > 1 { print $2, $3, $4 }' | tail -n 1
+printf '\\0'
+if find . -maxdepth 0 -printf '' 2>/dev/null; then
+  find . -mindepth 1 -maxdepth 1 -printf '%y|%s|%m|%T@|%p\\0%l\\0'
+else
+  find . -mindepth 1 -maxdepth 1 -exec sh -c 'for f; do
+    s=$(stat -c "%F|%s|%a|%Y" "$f") && printf "%s|%s\\0%s\\0" "$s" "$f" "$(readlink "$f" 2>/dev/null)"
+  done' sh {} +
+fi
+"""
+)
+"""A folder's own path, KiB of its file system (all, used, free), and what is in it as TREE has it; of a file: of the
+folder it lies in."""
+
+MOUNTED = 47
+"""Exit code of DELETE where another file system begins."""
+DELETE = """
+[ -e "$1" ] || [ -L "$1" ] || exit 44
+if [ -d "$1" ] && [ ! -L "$1" ] && [ "$(stat -c %d "$1")" != "$(stat -c %d "$1/..")" ]; then exit 47; fi
+exec rm -rf "$1"
+"""
+
 READ = """
 [ -e "$1" ] || exit 44
 [ -r "$1" ] || exit 45

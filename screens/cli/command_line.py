@@ -15,7 +15,7 @@ from screens.cli.log_options import add_logs, add_view, add_why
 from screens.cli.measure_options import add_measuring
 from screens.cli.options import Options
 from screens.cli.output import Parser
-from screens.cli.pod_options import add_copy, add_exec, add_facts, add_shell
+from screens.cli.pod_options import add_copy, add_exec, add_facts, add_rm, add_shell
 from screens.cli.preflight_options import add_preflight
 from screens.cli.run_options import (
     add_history,
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
     add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
     add_copy(command("cp", "copy files and folders from or to ranks of a job"))
+    add_rm(command("rm", "delete a file or folder of a rank; asks first"))
     add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a rank"))
     add_ssh(command("ssh", "ssh to a rank by name, set up on the way"))
     add_code(command("code", "open a rank in VS Code or another editor of this machine"))

@@ -10,6 +10,7 @@ from screens.cli.command_line import LISTS
 from screens.cli.cp import copy
 from screens.cli.exec import execute
 from screens.cli.facts import facts
+from screens.cli.folders import delete
 from screens.cli.forward import forward
 from screens.cli.gpus import gpus
 from screens.cli.hang import hang
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "shell": shell,
     "cp": copy,
     "facts": facts,
+    "rm": delete,
     "ssh": ssh,
     "code": code,
     "doctor": doctor,

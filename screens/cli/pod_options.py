@@ -1,4 +1,4 @@
-"""Options of the commands that reach into pods: exec, shell, cp, facts."""
+"""Options of the commands that reach into pods: exec, shell, cp, rm, facts."""
 
 from __future__ import annotations
 
@@ -70,6 +70,18 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ranks", metavar="LIST", help="instead of the RANK that was written: these, such as 0-3,7")
     parser.add_argument("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_rm(parser: argparse.ArgumentParser) -> None:
+    """`a4 rm`."""
+    parser.description = (
+        "Delete a file of a rank, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
+    )
+    parser.epilog = "JSON: kind, rank, pod, place. Exit code 1 if the answer to the question was no."
+    parser.add_argument("place", metavar="JOB:RANK:PATH | pod/NAME:PATH")
+    _container(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask first")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput
+from console.models.copying import remote_place
 from console.models.storage import gcs_place
 from screens import wording
 from screens.cli.connect import connected
 from screens.cli.cp import bars
+from screens.cli.folders import list_folder
 from screens.cli.images import google, project_of
 from screens.cli.output import say, say_json, say_table, warn
 
@@ -49,6 +51,8 @@ def as_item(stored: StoredObject) -> dict[str, Any]:
 
 async def list_place(options: Options) -> int:
     """What is in a folder."""
+    if (remote := remote_place(options.place)) is not None:
+        return await list_folder(remote, options)
     place = gcs_place(options.place)
     async with google(options) as session:
         found = await session.storage.folder(place)

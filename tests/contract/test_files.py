@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
-from console.models.copying import Way
+from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotFound
+from console.models.copying import EntryKind, Way
 from console.models.everywhere import grouped, worst
 from console.models.facts import FactState
 from console.models.ranks import Rank
@@ -165,3 +165,36 @@ async def test_a_container_says_what_it_has(session: Session, space: Space) -> N
     assert all(each.text or each.words for each in facts.facts)
     assert by_name["disks"].state is by_name["mounts"].state is FactState.KNOWN
     assert "/" in by_name["disks"].text
+
+
+async def test_a_folder_is_listed_and_what_is_in_it_deleted(session: Session, space: Space) -> None:
+    pod = await running(session, space, "a")
+    files = session.copies.of(space.name, "a")
+    made = "mkdir -p there/sub && printf 12345 > there/file && ln -s sub there/link && printf x > there/sub/x && pwd -P"
+    rank = Rank(0, "workers", 0, 0, 0, pod)
+    (told,) = await session.inside.everywhere([rank], ("sh", "-c", made))
+    top = f"{told.output.strip().rstrip('/')}/there"
+    listed = await files.listed(top)
+    assert (listed.path, listed.complaints) == (top, ())
+    assert [(each.path, each.kind, each.size, each.target) for each in listed.entries] == [
+        ("sub", EntryKind.FOLDER, 0, ""),
+        ("file", EntryKind.FILE, 5, ""),
+        ("link", EntryKind.LINK, 0, "sub"),
+    ]
+    assert listed.total is not None
+    assert listed.free is not None
+    assert listed.total > listed.free > 0
+    await files.delete(f"{top}/link")
+    assert [each.path for each in (await files.listed(f"{top}/sub")).entries] == ["x"], "a link goes alone"
+    await files.delete(f"{top}/sub/")
+    assert [each.path for each in (await files.listed(top)).entries] == ["file"]
+    with pytest.raises(NotFound):
+        await files.delete(f"{top}/sub")
+    with pytest.raises(NotFound):
+        await files.listed(f"{top}/sub")
+    for path in ("/", "/tmp", "there/file", "", "/tmp/../usr"):
+        with pytest.raises(BadInput):
+            await files.delete(path)
+    with pytest.raises(Conflict):
+        await files.delete("/dev/shm")
+    assert [each.path for each in (await files.listed(top)).entries] == ["file"]

@@ -133,3 +133,23 @@ def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfi
     os.close(outside)
     assert f"\x1b]2;a4: rank 2 of {JOB}\x07".encode() in shown
     assert b"llama-70b-workload-0-2" in shown
+
+
+def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Commands) -> None:
+    code, out, _ = a4.run("exec", JOB, "2", "--", "sh", "-c", "mkdir -p old && printf 123 > old/tmp && pwd -P")
+    assert code == 0
+    place = f"{JOB}:2:{out.strip()}/old"
+    code, out, _ = a4.run("ls", place, "--json")
+    found = json.loads(out)
+    assert (code, found["kind"], found["rank"]) == (0, "files", 2)
+    assert [(each["path"], each["kind"], each["size"]) for each in found["items"]] == [("tmp", "file", 3)]
+    assert found["total"] > found["free"]
+    code, _, err = a4.run("rm", place)
+    assert (code, "Nobody can be asked here. Add --yes." in err) == (2, True)
+    code, _, err = a4.run("--read-only", "rm", place, "--yes")
+    assert (code, "read-only" in err) == (3, True)
+    assert a4.run("ls", place)[0] == 0, "it is still there"
+    code, out, _ = a4.run("rm", place, "--yes", "--json")
+    assert (code, json.loads(out)["kind"]) == (0, "deleted")
+    code, _, err = a4.run("ls", place)
+    assert (code, "There is no" in err) == (1, True)
