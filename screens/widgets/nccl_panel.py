@@ -93,7 +93,7 @@ class NcclPanel(Container):
         &.-wide > Container { layout: horizontal; }
         &.-wide Curve { width: 1fr; }
         &.-wide NcclTable { width: 70; }
-        &.-huge NcclTable { width: 116; }
+        &.-huge NcclTable { width: 108; }
         &.-low Curve { display: none; }
     }
     """

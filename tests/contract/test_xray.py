@@ -22,6 +22,7 @@ from console.practice.node.innards import variables, write_innards
 from console.practice.node.standins import write_standins
 from console.practice.programs.mishaps import HUNG
 from console.practice.programs.script import Place, Room
+from console.practice.programs.stages import SCRIPT, TRAINS
 from console.practice.scene.jobs import Job, build_jobset
 from console.session import Session
 from console.settings import Settings
@@ -61,8 +62,10 @@ def folder() -> Iterator[Path]:
 async def hanging(space: Space, folder: Path) -> list[Object]:
     """A training of two pods in which the second one is stuck in its data loader; its pods."""
     await space.queue("q", 8 * NODES)
-    job = Job("hung", "ddp-train", 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
-              env={"PRACTICE_FAULT": f"hang:2:{STUCK}", "PRACTICE_PACE": "0.1"})  # fmt: skip
+    job = Job(
+        "hung", "own-script", 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
+        env={"PRACTICE_FAULT": f"hang:2:{STUCK}", "PRACTICE_PACE": "0.1"}, notes={SCRIPT: TRAINS},
+    )  # fmt: skip
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), build_jobset(job))).status == 201
     pods = await space.pods("hung", NODES)
     if not space.cluster.programs:

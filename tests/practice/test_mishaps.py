@@ -16,6 +16,7 @@ from console.practice.node.standins import sick_gpu, write_standins, write_state
 from console.practice.programs.catalogue import RECIPES
 from console.practice.programs.faults import faults, pace
 from console.practice.programs.script import Exit, Meet, Place, Room, Say, Wait
+from console.practice.programs.stages import SCRIPT, TRAINS
 from tests.practice.test_programs import place, printed
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
 FOREVER = 10**7
 """Seconds: nothing else waits that long."""
-MEGATRON, SWIFT, DDP = (RECIPES[name] for name in ("qwen3-30b-pretrain", "swift-dpo", "ddp-train"))
+MEGATRON, SWIFT, DDP = (RECIPES[name] for name in ("qwen3-30b-pretrain", "swift-dpo", "own-script"))
 
 
 def member(rank: int, room: Room | None = None, nodes: int = 2, **env: str) -> Place:
     """A pod of a job whose other pods are all as far as they can be."""
     made = place(rank=rank, nodes=nodes, A4_TRAIN_ITERATIONS="20", **env)
+    made.notes[SCRIPT] = TRAINS
     made.room = room or Room()
     made.room.post("synced")
     for other in range(nodes):
@@ -116,7 +118,7 @@ def test_a_pod_that_fails_says_why_and_the_others_wait_for_it() -> None:
 
 def test_a_hang_stops_every_pod_and_never_ends() -> None:
     for rank in (0, 1):
-        lines, end = until_stuck("ddp-train", member(rank, PRACTICE_FAULT="hang:7:0"))
+        lines, end = until_stuck("own-script", member(rank, PRACTICE_FAULT="hang:7:0"))
         assert isinstance(end, Wait)
         assert trained(lines).steps[-1].step == 6
 
@@ -129,8 +131,8 @@ def test_the_watchdog_ends_the_pods_that_wait() -> None:
 
 
 def test_out_of_memory_hits_the_pod_that_is_meant() -> None:
-    assert until_stuck("ddp-train", member(1, PRACTICE_FAULT="oom:7:1"))[1] == Exit(137, "OOMKilled")
-    assert isinstance(until_stuck("ddp-train", member(0, PRACTICE_FAULT="oom:7:1"))[1], Wait)
+    assert until_stuck("own-script", member(1, PRACTICE_FAULT="oom:7:1"))[1] == Exit(137, "OOMKilled")
+    assert isinstance(until_stuck("own-script", member(0, PRACTICE_FAULT="oom:7:1"))[1], Wait)
 
 
 def inside(where: Place, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -191,5 +193,5 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
     room = Room()
     well, sick = (member(rank, room, PRACTICE_FAULT="xid:2") for rank in range(2))
     for where in (well, sick):
-        trained(until_stuck("ddp-train", where)[0])
+        trained(until_stuck("own-script", where)[0])
     assert (sick_gpu(well), sick_gpu(sick)) == (None, 3)

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from console.launch import Catalogue
+from console.models.reference import Passing, judge
+from console.parsers.nccl import parse_nccl
 from console.practice.clock import seconds_of
 from console.practice.controllers.objects import condition, is_true, labels_of
 from console.practice.controllers.quantity import pod_requests
@@ -149,6 +152,25 @@ def test_the_nccl_test_is_under_way(scene: World) -> None:
     found = lines(scene, "nccl-0412", 0)
     rows = [line for line in found if " float " in line]
     assert 2 <= len(rows) < 14
+    assert sum(line.startswith("#  Rank ") for line in found) == 16
+
+
+def test_the_earlier_nccl_tests_say_what_is_usual(scene: World) -> None:
+    tests = parse_nccl("\n".join(lines(scene, "nccl-0411", 0)).encode())
+    assert [judge(test, accelerator="nvidia-b200").passing for test in tests] == [Passing.PASSED] * 3
+
+
+def test_every_job_has_a_recipe_that_can_be_launched(scene: World) -> None:
+    known = {recipe.id for recipe in Catalogue.load().recipes()}
+    found = {item["metadata"]["labels"]["a4.console/recipe"] for item in scene.storage.list(JOBSETS)}
+    assert len(found) >= 5
+    assert found <= known
+
+
+def test_the_own_script_of_the_scene_trains(scene: World) -> None:
+    found = lines(scene, "ddp-ablation", 3)
+    assert any("script: run" in line for line in found)
+    assert any("step 126/126" in line for line in found)
 
 
 def test_the_failed_job_ran_out_of_memory(scene: World) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.practice.node.innards import FIRST_PID, stuck_gpu, write_innards
 from console.practice.programs.mishaps import HUNG, SICK
+from console.practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
     from console.practice.programs.script import Place
@@ -77,7 +78,7 @@ _TRAINING = frozenset({"train", "train-json"})
 def doing_of(place: Place) -> str:
     """Return what the pod's program does at the moment: idle, train, nccl or data (it hangs there)."""
     steps = place.room.facts.get("steps", {}).get(place.rank)
-    if steps is None or steps.open not in _TRAINING:
+    if steps is None or not (steps.open in _TRAINING or (steps.open == "script" and own_script_trains(place))):
         return "idle"
     culprit = place.room.facts.get(HUNG)
     return "train" if culprit is None else "data" if culprit == place.rank else "nccl"

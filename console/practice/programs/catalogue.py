@@ -23,7 +23,6 @@ _BODIES: dict[str, Program] = {
     "connectivity": nccl.connectivity,
     "nccl-one-pod": nccl.one_pod,
     "ddp-smoke": ddp.smoke_test,
-    "ddp-train": ddp.training,
     "interactive": recipes.interactive,
     "qwen3-30b-pretrain-pai": _JSON,
     "qwen3-30b-pretrain": staged(

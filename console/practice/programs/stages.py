@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from console.practice.programs import ddp
 from console.practice.programs.recipes import Steps, steps_of
 from console.practice.programs.script import Meet, Place, Say, Step, Wait
 
@@ -15,6 +16,8 @@ Stage = Callable[[Place, Steps], Iterator[Step]]
 Lines = Callable[[Place], Iterator[str]]
 """What a program of a stage prints in the end."""
 
+SCRIPT, TRAINS = "a4-practice/script", "trains"
+"""The annotation by which the scene says what a person's own script does, and what it says."""
 _FOREVER = 10.0**8
 
 
@@ -63,13 +66,22 @@ def sync(place: Place, steps: Steps) -> Iterator[Step]:
 
 
 def script(place: Place, steps: Steps) -> Iterator[Step]:
-    """Show what a person's own script was given; it is not run."""
+    """Show what a person's own script was given; it is not run, unless the scene says that it trains."""
     launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
+    began = place.now()
     yield steps.begin("script")
     yield Say(f"arguments: {' '.join(place.argv[launcher + 1 :])}")
-    yield Say("practice cluster: scripts are not run")
-    yield Wait(3.0)
-    yield steps.done("script", 3.0)
+    if own_script_trains(place):
+        yield from ddp.training(place)
+    else:
+        yield Say("practice cluster: scripts are not run")
+        yield Wait(3.0)
+    yield steps.done("script", place.now() - began)
+
+
+def own_script_trains(place: Place) -> bool:
+    """Whether the scene says that a person's own script in this pod is a training."""
+    return place.notes.get(SCRIPT) == TRAINS
 
 
 def _downloaded(place: Place) -> Iterator[str]:

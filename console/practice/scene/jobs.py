@@ -15,6 +15,7 @@ _ALREADY_THERE = {
     "SKIP_ENV_SETUP": "true",
     "SKIP_CLONE_REPO": "true",
     "SKIP_DOWNLOAD_DATA": "true",
+    "SKIP_DATA_BUILD": "true",
     "SKIP_CHECKPOINT_CONVERSION": "true",
     "SKIP_TRAINING": "false",
     "A4_GLOBAL_BATCH_SIZE": "1024",
@@ -119,7 +120,7 @@ def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
         "GPUS_PER_NODE": str(gpus),
         "SLEEP_INFINITY": "false",
         "NCCL_NET": "gIB",
-        **(_ALREADY_THERE if job.recipe == "qwen3-30b-pretrain" else {}),
+        **(_ALREADY_THERE if job.recipe.startswith("qwen3") else {}),
         **job.env,
     }
     return [{"name": name, "value": value} for name, value in values.items()]

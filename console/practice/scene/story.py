@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from console.practice.clock import stamp
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
+from console.practice.programs.stages import SCRIPT, TRAINS
 from console.practice.scene.gke import exporters, gke
 from console.practice.scene.jobs import Job, build_jobset
 from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
@@ -27,6 +28,7 @@ _MINUTE = 60.0
 _READY_AFTER = 3 * _MINUTE
 """When the machine that starts is ready, after the opening."""
 _BLOCK = "cloud.google.com/gce-topology-block"
+_TRAINS = {SCRIPT: TRAINS}
 _SPOT = {"cloud.google.com/gke-provisioning": "spot"}
 
 # minutes before the opening, and the job that someone started then
@@ -36,14 +38,14 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     (
         340,
         Job(
-            "sweep-7", "ddp-train", 64, "research", "low", "you",
+            "sweep-7", "qwen3-30b-pretrain", 64, "research", "low", "you",
             env={"A4_TRAIN_ITERATIONS": "40000"}, notes={"a4-practice/pace": "60"},
         ),
     ),
     (
         250,
         Job(
-            "sft-a3b", "ddp-train", 16, "a4", "medium", "li", restarts=1,
+            "sft-a3b", "qwen3-sft", 16, "a4", "medium", "li", restarts=1,
             env={"A4_TRAIN_ITERATIONS": "4000"},
             notes={"a4-practice/fault": "oom:28:1", "a4-practice/pace": "20"},
         ),
@@ -67,16 +69,16 @@ _JOBS: tuple[tuple[float, Job], ...] = (
     (
         52,
         Job(
-            "rag-eval", "ddp-train", 8, "research", "medium", "jo", namespace="team-b", node_selector=_SPOT,
+            "rag-eval", "own-script", 8, "research", "medium", "jo", namespace="team-b", node_selector=_SPOT,
             env={"A4_TRAIN_ITERATIONS": "9000"},
-            notes={"a4-practice/pace": "4", "a4-practice/fault": "hang:290"}, backoff=3,
+            notes={"a4-practice/pace": "4", "a4-practice/fault": "hang:290", **_TRAINS}, backoff=3,
         ),
     ),
     (
         45,
         Job(
-            "ddp-ablation", "ddp-train", 32, "a4", "medium", "you",
-            env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20"},
+            "ddp-ablation", "own-script", 32, "a4", "medium", "you",
+            env={"A4_TRAIN_ITERATIONS": "126"}, notes={"a4-practice/pace": "20", **_TRAINS},
         ),
     ),
     (23, Job("grpo-32", "qwen3-30b-pretrain", 32, "research", "low", "sam", topology=("required", _BLOCK))),
@@ -88,7 +90,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
         ),
     ),
     (7.5, Job("dpo-b", "qwen3-30b-pretrain", 32, "a4", "medium", "li")),
-    (4, Job("eval-32", "ddp-train", 32, "a4", "low", "you")),
+    (4, Job("eval-32", "own-script", 32, "a4", "low", "you", notes=_TRAINS)),
 )  # fmt: skip
 
 
