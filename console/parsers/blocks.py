@@ -59,6 +59,11 @@ def spans_with(words: Words, block: bytes, eager: Callable[[], bool]) -> Iterato
             at = end + 1
 
 
+def line_end(block: bytes, at: int) -> int:
+    """Where the line after the one there begins."""
+    return block.find(b"\n", at) + 1 or len(block)
+
+
 def _end(block: bytes, at: int, size: int) -> int:
     end = block.find(b"\n", at)
     return size if end < 0 else end

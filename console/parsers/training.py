@@ -19,7 +19,8 @@ from console.parsers.training_known import Epochs, known, reporter
 from console.parsers.training_learned import Learned
 from console.parsers.training_lines import verl, verl_start
 from console.parsers.training_megatron import megatron, step_time
-from console.parsers.training_run import Growing, merged
+from console.parsers.training_rows import rows, unlike
+from console.parsers.training_run import BESIDE, Growing, beside, merged
 from console.parsers.training_values import Found, count, finite_total
 from console.parsers.words import Words
 
@@ -41,8 +42,6 @@ _METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
 _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
 _BY_EPOCH = frozenset({"minibatches", "key-value"})
 """Formats that may count steps from the beginning of each epoch."""
-_BESIDE = frozenset({"deepspeed", "key-value"})
-"""Formats whose lines stand beside those of another program that reports the same steps."""
 
 
 class TrainingParser:
@@ -103,10 +102,22 @@ class TrainingParser:
     def _read_on(self, data: bytes, line: int | None) -> None:
         block, puzzle = self._blocks.add(data), self._puzzle
         puzzle.begin(self._blocks.raw, line)
-        for start, end in spans_with(WORDS, block, self.waiting):
-            puzzle.at(start)
-            self._line(block[start : min(end, start + LONGEST)])
+        for at, piece in unlike(block, self._rows):
+            for start, end in spans_with(WORDS, piece, self.waiting):
+                puzzle.at(at + start)
+                self._line(piece[start : min(end, start + LONGEST)])
         puzzle.end()
+
+    def _rows(self, piece: bytes) -> int:
+        """Take the lines at the beginning of that piece which are all like the one before; how many bytes."""
+        if self._learned.layout is None or self.waiting():
+            return 0
+        taken, run = rows(piece, self._learned.layout, self._epochs, list(self._open.values()))
+        if run is not None:
+            self._learned.fits()
+            self._puzzle.read()
+            self._changed.append(run)
+        return taken
 
     def close(self) -> list[TrainingRun]:
         """Reads what is left without a line end; the runs that changed by it."""
@@ -254,7 +265,7 @@ class TrainingParser:
             found.step = self._epochs.through(found.step, label)
         self._puzzle.read()
         run = self._run_for(found, label)
-        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in _BESIDE:
+        if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
             run.format = found.format
         if found.step.step is None and _FAMILIES.get(found.format) == "dict":
             run.add_unnumbered(found.step, self._bar)
@@ -264,31 +275,16 @@ class TrainingParser:
 
     def _run_for(self, found: Found, label: str) -> Growing:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step
-        if found.format in _BESIDE and number is not None:
+        if found.format in BESIDE and number is not None:
             for run in self._open.values():
                 if not run.finished and run.near(number):
                     return run
-        run_ = self._open.get(family) or self._beside(found, number)
+        run_ = self._open.get(family) or beside(self._open, found, number)
         if run_ is None or run_.finished or run_.begins_again(number, label):
             run_ = Growing(found.format)
             self._runs.append(run_)
         self._open[family] = run_
         return run_
-
-    def _beside(self, found: Found, number: int | None) -> Growing | None:
-        """A run that so far only the library beside it has told of."""
-        for name in _BESIDE:
-            run = self._open.get(name)
-            if (
-                run
-                and run.format in _BESIDE
-                and found.format not in _BESIDE
-                and number is not None
-                and run.near(number)
-            ):
-                run.format = found.format
-                return run
-        return None
 
 
 def parse_training(data: bytes) -> tuple[TrainingRun, ...]:

@@ -10,6 +10,8 @@ from console.parsers.training_nemo import nemo
 from console.parsers.training_small import small
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from console.models.training import Step
     from console.parsers.training_values import Found
 
@@ -35,10 +37,15 @@ def known(text: str) -> Found | None:
 
 def reporter(text: str, at: int) -> str:
     """Who printed the line, as far as labels tell."""
-    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
-        return ""  # a date, or nothing
-    found = _REPORTER.search(text, 0, at or 300)
+    found = reporter_in(text, at)
     return next((each for each in found.groups() if each), "") if found else ""
+
+
+def reporter_in(text: str, at: int) -> re.Match[str] | None:
+    """Where the line says who printed it, in front of what begins at `at`."""
+    if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
+        return None  # a date, or nothing
+    return _REPORTER.search(text, 0, at or 300)
 
 
 class Epochs:
@@ -47,6 +54,16 @@ class Epochs:
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}
         """Of each reporter: epoch, step in it, and steps before it."""
+
+    def all_through(self, steps: list[Step], reporter: str, follow: Callable[[list[Step]], bool]) -> bool:
+        """Many steps of one reporter; nothing is changed by them if `follow`, which gets them, does not take them."""
+        before = self._last.get(reporter)
+        taken = follow([self.through(step, reporter) for step in steps] if "epoch" in steps[0].extra else steps)
+        if not taken and before is not None:
+            self._last[reporter] = before
+        elif not taken:
+            self._last.pop(reporter, None)
+        return taken
 
     def through(self, step: Step, reporter: str) -> Step:
         """The step as counted from the first epoch that was seen."""

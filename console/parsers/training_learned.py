@@ -9,13 +9,34 @@ import re
 from dataclasses import dataclass
 
 from console.models.training import Step
-from console.parsers.training_values import NUMBER, Found, broken, count, finite_total, number, positive, thousandth
+from console.parsers.training_known import reporter_in
+from console.parsers.training_layout import Layout, Slot, layout
+from console.parsers.training_units import (
+    SPEEDS,
+    TIMES,
+    TIMES_MS,
+    UNITS,
+    milli,
+    per_second,
+    time_source,
+    tokens_source,
+)
+from console.parsers.training_values import (
+    NUMBER,
+    Found,
+    broken,
+    count,
+    finite_total,
+    inverse,
+    number,
+    positive,
+    thousandth,
+)
 
 _PAIR = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: ?\((ms|s)\))?(?: {0,6}[:=] {0,8}| {1,8}\[?)"
-    rf"({NUMBER})(?![A-Za-z]{{3}})([KMGT](?![A-Za-z]))?(?: ?/ ?(\d{{1,15}}))?( ?(?:ms|s)\b(?!/))?"
+    rf"({NUMBER})(?![A-Za-z]{{3}})([KMGT](?![A-Za-z]))?(?:(?: ?/ ?| of )(\d{{1,15}}))?( ?(?:ms|s)\b(?!/))?"
 )
-_TOKENS = re.compile(rf"({NUMBER}[KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _LABELS = re.compile(
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
     r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
@@ -25,17 +46,15 @@ _STEPS = ("step", "global_step", "iteration", "iter", "train_step", "update", "n
 _LOSSES = ("loss", "train_loss", "training_loss", "loss_train", "lm_loss", "train/loss", "avg_loss", "total_loss")
 _NORMS = ("grad_norm", "gnorm", "norm", "gradient_norm", "grad")
 _RATES = ("lr", "learning_rate")
-_TIMES = ("step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration")
-_TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms")
-_SPEEDS = ("tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps")
 _FLOPS = ("tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu")
 _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 LONGEST = 2048
 """Characters of a line that are looked at."""
 _ANY = r"[-+]?(?:[\d.,]{1,40}(?:[eE][-+]?\d{1,4})?|[nN][aA][nN]|[iI][nN][fF])"
-_BARE_TIME = re.compile(rf"[|,] ?({NUMBER}) ms\b(?!/)")
 _MOST = 64
 """Kinds of lines remembered that came once."""
+_TAKEN = frozenset({*_NORMS, *_RATES, *TIMES, *TIMES_MS, *SPEEDS, *_FLOPS, *UNITS})
+"""Keys that stand in fields of a step, or would."""
 
 
 class Learned:
@@ -45,6 +64,10 @@ class Learned:
         self._once: dict[tuple[str, ...], Found] = {}
         self._known: set[tuple[str, ...]] = set()
         self._template: Template | None = None
+        self.layout: Layout | None = None
+        """What the lines look like, once that is known."""
+        self._alone, self._next = 0, 1
+        """Lines read by themselves, and after how many of them the layout is looked for again."""
 
     def read(self, text: str) -> list[Found]:
         """What the line says; with the line before it that had the same keys, once they are recognised."""
@@ -62,6 +85,7 @@ class Learned:
             if keys not in self._known:
                 self._known.add(keys)
                 self._template = Template.of(text)
+            self._look(text, at, loss)
             return [found]
         before = self._once.pop(keys, None)
         if before is None:
@@ -71,6 +95,16 @@ class Learned:
         self._known.add(keys)
         self._template = Template.of(text)
         return [before, found]
+
+    def fits(self) -> None:
+        """Lines were read by the layout."""
+        self._alone, self._next = 0, 1
+
+    def _look(self, text: str, at: str, loss: str) -> None:
+        self._alone += 1
+        if self._alone == self._next:
+            self._next += min(self._next, _MOST)
+            self.layout = _layout(text, at, loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +124,8 @@ class Template:
             name = _name(found.group(1))
             if name in keys:
                 continue
-            pattern += _loose(text[found.start() if at is None else at : found.start(3)]) + f"({_ANY})"
+            pattern += _loose(text[found.start() if at is None else at : found.start(1)])
+            pattern += re.escape(found.group(1)) + _loose(text[found.end(1) : found.start(3)]) + f"({_ANY})"
             at = found.end(3)
             if found.group(5):
                 pattern += _loose(text[at : found.start(5)]) + r"(\d{1,15})"
@@ -133,6 +168,9 @@ def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
 
 def _name(key: str) -> str:
     """A key in small letters and joined; of two words the second, where that alone is a step or a loss."""
+    first, between, second = key.lower().partition(" ")
+    if between and first in UNITS:
+        return second  # the unit of a number before it
     name = key.lower().replace(" ", "_").replace("-", "_")
     last = name.rpartition("_")[2]
     return last if " " in key and name not in _LOSSES and (last in _STEPS or last in _LOSSES) else name
@@ -164,8 +202,6 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
         return next((number(pairs[name][0]) for name in names if name in pairs), None)
 
     grad_norm = first(_NORMS)
-    tokens = _TOKENS.search(text) if "tok" in text else None
-    taken = {at, loss, *_NORMS, *_RATES, *_TIMES, *_TIMES_MS, *_SPEEDS, *_FLOPS}
     read = Step(
         step=step,
         total=finite_total(total),
@@ -174,20 +210,82 @@ def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str
         lr=first(_RATES),
         step_time_s=_time(pairs, text),
         tflops_per_gpu=first(_FLOPS) or None,
-        tokens_per_s=positive(tokens.group(1)) if tokens else first(_SPEEDS) or None,
+        tokens_per_s=_speed(pairs, text),
         nan=broken(value, grad_norm),
         extra={
-            name: value for name, each in pairs.items() if name not in taken and (value := number(each[0])) is not None
+            name: value
+            for name, each in pairs.items()
+            if name not in _TAKEN and name not in (at, loss) and (value := number(each[0])) is not None
         },
     )
     return Found("key-value", read, 0)
 
 
+def _speed(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
+    source = tokens_source(text, pairs)
+    if isinstance(source, str):
+        return number(pairs[source][0]) or None
+    return positive(source.group(1) + source.group(2)) if source else None
+
+
 def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
-    for names, always in ((_TIMES, False), (_TIMES_MS, True)):
-        for name in names:
-            if name in pairs:
-                value, _, unit = pairs[name]
-                return thousandth(positive(value)) if always or unit == "ms" else positive(value)
-    bare = _BARE_TIME.search(text) if " ms" in text else None
-    return thousandth(positive(bare.group(1))) if bare else None
+    source = time_source(text, pairs)
+    if source is None:
+        return None
+    short = _is_short(pairs, source)
+    value = positive(pairs[source][0] if isinstance(source, str) else source.group(1))
+    if per_second(source):
+        return inverse(value)
+    return thousandth(value) if short else value
+
+
+def _is_short(pairs: dict[str, tuple[str, str, str]], source: re.Match[str] | str) -> bool:
+    """Whether that time is in milliseconds."""
+    return milli(source) if isinstance(source, re.Match) else source in TIMES_MS or pairs[source][2] == "ms"
+
+
+def _layout(text: str, at: str, loss: str) -> Layout | None:
+    """Where in lines like this one stands which field."""
+    if len(text) > LONGEST:
+        return None
+    spans: dict[str, re.Match[str]] = {}
+    for each in _PAIR.finditer(text):
+        spans.setdefault(_name(each.group(1)), each)
+    roles = _roles(text, at, loss)
+    slots = {}
+    for name, found in spans.items():
+        role, rule = roles.get(name, ("", "plain") if name in _TAKEN else (name, "extra"))
+        slots[found.span(3)] = Slot(role, rule, *found.span(3), found.group(4) or "")
+        if name == at and found.group(5):
+            slots[found.span(5)] = Slot("total", "total", *found.span(5))
+    pairs = _pairs(text)
+    for role, source in (("tokens_per_s", tokens_source(text, pairs)), ("step_time_s", time_source(text, pairs))):
+        if not isinstance(source, re.Match):
+            continue
+        rule = "inverse" if per_second(source) else "milli" if milli(source) else "positive"
+        same = slots.get(source.span(1))
+        if same is not None and same.role:
+            return None  # one number in two fields
+        slots[source.span(1)] = Slot(role, rule, *source.span(1), source.group(2))
+    kept = [each.span(1) for each in spans.values()]
+    return layout(text, reporter_in(text, 0), list(slots.values()), kept)
+
+
+def _roles(text: str, at: str, loss: str) -> dict[str, tuple[str, str]]:
+    """Key to field, and to the rule by which it is read."""
+    pairs = _pairs(text)
+    roles = {
+        names[0]: (role, rule)
+        for role, rule, among in (
+            ("grad_norm", "plain", _NORMS),
+            ("lr", "plain", _RATES),
+            ("tflops_per_gpu", "nonzero", _FLOPS),
+        )
+        if (names := [name for name in among if name in pairs])
+    }
+    if isinstance(speed := tokens_source(text, pairs), str):
+        roles[speed] = ("tokens_per_s", "nonzero")
+    if isinstance(time := time_source(text, pairs), str):
+        rule = "inverse" if per_second(time) else "milli" if _is_short(pairs, time) else "positive"
+        roles[time] = ("step_time_s", rule)
+    return roles | {loss: ("loss", "plain"), at: ("step", "step")}

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from operator import lt
+from typing import TYPE_CHECKING, Any
 
 from console.models.training import Bar, Rewind, Step, TrainingRun
+
+if TYPE_CHECKING:
+    from console.parsers.training_values import Found
 
 WARM_UP = 5
 """Steps after a start whose speed says nothing."""
 _JITTER = 2
 """Steps that several reporters without labels may be apart."""
+BESIDE = frozenset({"deepspeed", "key-value"})
+"""Formats whose lines stand beside those of another program that reports the same steps."""
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
 
 
@@ -92,6 +98,21 @@ class Growing:
         else:
             self._insert(step, number)
 
+    def follow(self, steps: list[Step], label: str) -> bool:
+        """Many reports, if it is certain that each is of a step after all before it, and none is of a warm-up."""
+        numbers = [step.step for step in steps]
+        rising = [number for number in numbers if number is not None]
+        latest = max(self.number or 0, self._latest.get(label, 0))
+        if self.number is None or self._warm_from is None or len(rising) < len(steps):
+            return False
+        if rising[0] <= latest or rising[0] - self._warm_from < WARM_UP or not all(map(lt, rising, rising[1:])):
+            return False
+        self._guessing = False
+        self._places.update(zip(rising, range(len(self.steps), len(self.steps) + len(rising)), strict=True))
+        self._latest[label] = self.number = rising[-1]
+        self.steps += steps
+        return True
+
     def add_unnumbered(self, step: Step, bar: Bar | None) -> None:
         """A report that does not say which step it is of: the bar before it may, and the bar after it even better."""
         last = self.steps[-1] if self.steps else None
@@ -157,6 +178,18 @@ class Growing:
         for place in range(at, len(self.steps)):
             if (moved := self.steps[place].step) is not None:
                 self._places[moved] = place
+
+
+def beside(open_runs: dict[str, Growing], found: Found, number: int | None) -> Growing | None:
+    """A run that so far only the library beside it has told of."""
+    if number is None or found.format in BESIDE:
+        return None
+    for name in BESIDE:
+        run = open_runs.get(name)
+        if run and run.format in BESIDE and run.near(number):
+            run.format = found.format
+            return run
+    return None
 
 
 def merged(old: Step, new: Step) -> Step:
