@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
 from console.models.nccl_export import nccl_json
+from console.models.training import Step
 from console.models.training_export import run_json
 from console.reading import LogReading
 from screens.cli.output import say, say_json
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from console.models.nccl import NcclTest, Row
-    from console.models.training import Step, TrainingRun
+    from console.models.training import TrainingRun
     from screens.cli.options import Options
 
 _PIECE = 1 << 20
 INTERRUPTED = 130
+_FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
+_FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1
+"""Figures of a step, which are printed one after another: a log may hold millions."""
 
 
 def read(options: Options) -> int:
@@ -86,8 +90,8 @@ class Told:
                 self._steps.append(0)
                 say(f"training: {run.format}")
             self._again(at, run)
-            for step in run.steps[self._steps[at] :]:
-                say(_step(step))
+            if new := run.steps[self._steps[at] :]:
+                say("\n".join(map(_step, new)))
             self._steps[at] = len(run.steps)
         sys.stdout.flush()
 
@@ -147,17 +151,9 @@ def _test_end(test: NcclTest) -> str:
 def _step(step: Step) -> str:
     at = "-" if step.step is None else str(step.step)
     words = [f"{at}/{step.total}" if step.total else at]
-    for value, form in (
-        (step.loss, "loss {:.6g}"),
-        (step.grad_norm, "grad norm {:.4g}"),
-        (step.lr, "lr {:.3g}"),
-        (step.step_time_s, "{:.4g} s"),
-        (step.tflops_per_gpu, "{:.1f} TFLOP/s"),
-        (step.tokens_per_s, "{:.0f} tokens/s"),
-    ):
-        if value is not None:
-            words.append(form.format(value))
-    words += ["skipped"] * bool(step.skipped) + ["NAN"] * step.nan + ["(warm-up)"] * step.warm_up
+    words += [form % value for form, value in zip(_FORMS, step[_FIRST:_LAST], strict=True) if value is not None]
+    if step.skipped or step.nan or step.warm_up:
+        words += ["skipped"] * bool(step.skipped) + ["NAN"] * step.nan + ["(warm-up)"] * step.warm_up
     return "  ".join(words)
 
 

@@ -46,6 +46,8 @@ TITAN = (
     "  memory: 116.16GiB(83.14%)  tps: 5,970  tflops: 301.33  mfu: 30.47%"
 )
 KEYS = "step {n}/9999999 loss 2.083996 step_time 0.0225s lr 3e-4"
+LEARNED = "step {n} loss 2.{n:06} grad_norm 1.{r}3 lr 3.0e-04 tok/s 1{r}34"
+"""A program that nobody described."""
 ROW = "  {n:10}  {n:10}     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41       0"
 HEAD = "# nThread 1 nGpus 8 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 1 iters: 20 validation: 1\n"
 FOOT = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 74.86 \n#\n"
@@ -110,6 +112,7 @@ def main() -> int:
     dear = {"Megatron": MEGATRON, "dictionaries": DICT, "torchtitan": TITAN, "key value": KEYS}
     for kind, text in dear.items():
         report(f"only {kind}", log(text, size=SIZE // 8), "training", TrainingParser)
+    report("learned steps", log(LEARNED, size=SIZE // 4), "training", TrainingParser)
     report("only rows", log(ROW, size=SIZE // 16), "nccl", NcclParser)
     return 0 if together >= BOUND else 1
 
