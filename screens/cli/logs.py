@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections import defaultdict, deque
 from contextlib import aclosing, suppress
 from datetime import datetime
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,8 +14,10 @@ import msgspec
 from console.errors import BadInput, NotFound
 from console.models.consensus import Agreed, Consensus
 from console.models.levels import at_least
+from console.models.ranks import ranks
 from screens.cli.connect import connected
-from screens.cli.jobs import JOB_KINDS, pod_of_rank
+from screens.cli.jobs import JOB_KINDS, find_job, pod_of_rank
+from screens.cli.log_tail import last_first
 from screens.cli.output import say, warn
 
 if TYPE_CHECKING:
@@ -51,11 +51,21 @@ async def logs(options: Options) -> int:
         ) as log:
             await log.ready.wait()
             if not log.parts:
-                pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)  # says what is missing
+                nothing_there(session, options)
             if log.gone:
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
             await print_all(log, options, picks)
     return 0
+
+
+def nothing_there(session: Session, options: Options) -> None:
+    """Raises what is missing: the job, its pods, or that of the rank."""
+    if options.all and options.rank is None:
+        job = find_job(session.fleet, session.namespace, options.job)
+        if not any(each.pod for each in ranks(job, session.fleet)):
+            raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
+    else:
+        pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
 
 
 async def one_rank(session: Session, pod: Pod, options: Options) -> int:
@@ -107,15 +117,11 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
     wanted = None if options.all and options.rank is None else {options.rank or 0}
     printer = AgreedPrinter(log, options) if options.consensus else Printer(log, options)
-    last = None if options.tail is None or options.follow else Last(options.tail)
-    async with aclosing(log.lines(wanted)) as batches:
-        async for batch in batches:
-            if last is not None:
-                last.add(batch)
-            else:
+    async with aclosing(log.lines(wanted)) as lines:
+        tail = lines if options.tail is None else last_first(lines, log, options.tail, follow=options.follow)
+        async with aclosing(tail) as batches:
+            async for batch in batches:
                 printer.take([line for line in batch if picks(line)])
-    if last is not None:
-        printer.take([line for line in last.lines if picks(line)])
     printer.end()
     coverage = log.coverage
     if options.json:
@@ -125,25 +131,6 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
         warn(coverage.words + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:
             warn(gap.words)
-
-
-class Last:
-    """The last lines of each rank: what is kept of a log may begin long before them."""
-
-    def __init__(self, number: int) -> None:
-        self._ranks: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=max(0, number)))
-        self._seen = 0
-
-    def add(self, lines: list[RankLine]) -> None:
-        """Lines in the order of time."""
-        for line in lines:
-            self._ranks[line.rank].append((self._seen, line))
-            self._seen += 1
-
-    @property
-    def lines(self) -> list[RankLine]:
-        """Those of all ranks, in the order in which they came."""
-        return [line for _, line in sorted((each for rank in self._ranks.values() for each in rank), key=itemgetter(0))]
 
 
 class Printer:

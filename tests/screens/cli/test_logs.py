@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing, asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from console.errors import BadInput, NotFound
-from console.models.log import LogLine
-from screens.cli import logs, why
+from console.models.log import Coverage, LogLine, RankLine
+from screens.cli import log_tail, logs, why
 from screens.cli.command_line import parse
+from screens.cli.log_tail import last_first
 from screens.cli.logs import moment
 from tests.fakes import FakeSession
 from tests.screens.queue_scene import queue_scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from console.follow.joblog import JobLog
 
 PODS = [f"llama-workload-0-{rank}-x7k{rank}" for rank in range(6)]
 
@@ -63,6 +68,45 @@ async def test_the_last_lines_are_so_many_whatever_is_kept(
     out, _ = await say(capsys, "logs", "llama", "--all", "--tail", "1")
     assert sorted(out) == sorted([f"[{rank}] warning: mine is {'abcdef'[rank]}" for rank in (0, 1, 2, 3, 5)] + out[-1:])
     assert out[-1] == "[4] RuntimeError: x"
+
+
+async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, more = time.time(), asyncio.Event()
+
+    async def printed() -> AsyncGenerator[list[RankLine], None]:
+        for at in range(50):  # kept, and printed since
+            yield [RankLine(rank, now - 100 + at, f"{rank} line {at}") for rank in (0, 1)]
+        yield [RankLine(0, now + 100, "0 new")]
+        await more.wait()
+        yield [RankLine(1, now + 101, "1 later"), RankLine(0, now - 1, "0 late")]
+
+    log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=2)))
+    monkeypatch.setattr(log_tail, "_QUIET", 0.001)
+    async with aclosing(printed()) as lines, aclosing(last_first(lines, log, 2, follow=True)) as tail:
+        first = await anext(tail)
+        assert [line.text for line in first] == ["0 line 48", "1 line 48", "0 line 49", "1 line 49", "0 new"]
+        more.set()
+        assert [line.text for line in await anext(tail)] == ["1 later", "0 late"]
+        assert await anext(tail, None) is None
+
+
+async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_tail, "CATCHES_UP", 0.2)
+
+    async def printed() -> AsyncGenerator[list[RankLine], None]:
+        yield [RankLine(0, 1.0, "one"), RankLine(0, 2.0, "two")]
+        await asyncio.Event().wait()
+
+    log = cast("JobLog", SimpleNamespace(coverage=Coverage(total=2, live=1, waiting=1)))
+    async with aclosing(printed()) as lines, aclosing(last_first(lines, log, 1, follow=True)) as tail:
+        assert [line.text for line in await anext(tail)] == ["two"]
+
+
+async def test_a_job_without_pods_is_named_and_not_one_of_its_ranks(session: FakeSession) -> None:
+    with pytest.raises(NotFound, match=r"^dpo-b has no pods: the job is"):
+        await logs.logs(parse(["logs", "dpo-b", "--all"]))
+    with pytest.raises(NotFound, match=r"^Rank 1 of dpo-b has no pod"):
+        await logs.logs(parse(["logs", "dpo-b", "1"]))
 
 
 async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
