@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError, ProgramFailed
 from console.models.job import JobState
 from console.models.ranks import ranks
+from console.models.reference import judge
 from console.models.run import Outcome
 from console.practice.child import PracticeProcess
 from console.settings import Settings
@@ -165,6 +166,8 @@ class Guide:
         if test is None or not test.rows or test.avg_busbw is None:
             raise ConsoleError("The table of the test was not read.")
         say(f"   average {test.avg_busbw} GB/s, peak {test.peak_busbw} GB/s, {test.ranks} ranks, ok: {test.ok}")
+        told = judge(test, accelerator=panel.shown.accelerator if panel.shown else "")
+        say(f"   verdict: {told.passing}, {told.why}")
         await self.settled()
         self.shot("nccl")
         for key, what in (("r", "ranks"), ("l", "log"), ("e", "events")):
