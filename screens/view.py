@@ -70,7 +70,10 @@ class ViewApp(OrderedApp):
         self._tell()
 
     def _tell(self) -> None:
-        self.query_one("#head", Static).update(f"{self.text.file}  {size(self.text.size)}")
+        told = f"{self.text.file}  {size(self.text.size)}"
+        if not self.text.size:
+            told = f"The file is empty; what is written to it is shown here: {self.text.file}"
+        self.query_one("#head", Static).update(told)
 
     def action_theme(self) -> None:
         """Dark to light and back."""

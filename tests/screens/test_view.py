@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.widgets import Static
+
 from console.spool.file import FileText
 from screens.view import ViewApp
 from tests.screens.press import text_of, until
@@ -11,6 +13,8 @@ from tests.screens.test_typing_ahead import type_at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
@@ -53,4 +57,21 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
         type_at_once(app, "/", *"line 1999 ", "enter")
         await until(pilot, lambda: "line 1999 " in text_of(app.view.lines))
         assert app.view.lines.wanted == "line 1999 "
+    text.close()
+
+
+async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.view.LOOK", 0.02)
+    place = tmp_path / "train.log"
+    place.touch()
+    text = FileText(place)
+    app = ViewApp(text)
+    async with app.run_test(size=(80, 20)) as pilot:
+        head = app.query_one("#head", Static)
+        await until(pilot, lambda: str(head.content).startswith("The file is empty; what is written to it"))
+        place.write_text("line 0\n")
+        await until(pilot, lambda: "line 0" in text_of(app.view.lines))
+        assert str(head.content) == f"{place}  7 B"
     text.close()
