@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from console.models.facts import ContainerFact, FactState
 from screens.base import LiveScreen
+from screens.modals.prompt import Prompt
 from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Run
@@ -35,6 +36,7 @@ class FactsScreen(LiveScreen):
     CSS = "FactsScreen #who { padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask", "Ask again", id="facts.ask", tooltip="All questions anew"),
+        Binding("b", "browse", "Browse files", id="facts.browse", tooltip="A folder of the container, and its disk"),
     ]
     who = getters.query_one("#who", SentenceLine)
     text = getters.query_one(OutputText)
@@ -79,6 +81,15 @@ class FactsScreen(LiveScreen):
         self._facts.clear()
         self._draw()
         self._ask()
+
+    @work(group="browse", exclusive=True)
+    async def action_browse(self) -> None:
+        """Ask which folder, and open it."""
+        path = await self.app.push_screen_wait(Prompt("Which folder of the container?", "/"))
+        if path:
+            pod = self.app.fleet.pods.get(self.key)
+            container = self._container or (pod.main.name if pod and pod.main else "")
+            self.app.open_page("folder", *self.key, container, path)
 
     @work(group="facts", exclusive=True)
     async def _ask(self) -> None:

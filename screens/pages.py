@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "release", "leftovers",
-              "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket")  # fmt: skip
+              "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
+              "folder")  # fmt: skip
 
 
 def page(place: str) -> Callable[..., Screen[Any]]:

@@ -336,7 +336,10 @@ class FakeSession:
 
 
 class FakeCopies:
-    """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before."""
+    """Copies: `answers["fetch"]` and `["send"]` are reports or errors, `answers["progress"]` what is told before.
+
+    `answers["folders"]` are folders by their path.
+    """
 
     def __init__(self, session: FakeSession) -> None:
         self._session = session
@@ -354,6 +357,12 @@ class FakeContainerCopies:
 
     async def fetch(self, source: str, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
         return await self._copied("fetch", progress, *self._place, source, target, self._container)
+
+    async def listed(self, path: str) -> Any:
+        return self._session._did("folders", *self._place, self._container, path)[path]
+
+    async def delete(self, path: str) -> None:
+        self._session._did("delete_file", *self._place, self._container, path)
 
     async def send(self, source: Any, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
         return await self._copied("send", progress, *self._place, str(source), target, self._container)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.errors import BadInput
 from console.files.meter import Listener, Meter
 
 if TYPE_CHECKING:
@@ -76,7 +78,12 @@ class ContainerCopies:
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it; as PodFolders has it."""
-        self._watched.changing(f"delete {path} in {self._where}")
+        practice = self._watched.changing(f"delete {path} in {self._where}").target.cluster.practice_folder
+        if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
+            raise BadInput(
+                f"{path} is not deleted: pods of the practice cluster run on your own machine.",
+                f"What lies in {practice} may go.",
+            )
         await self._folders().delete(path)
 
     def _folders(self) -> PodFolders:
@@ -109,6 +116,10 @@ class ContainerCopies:
         ssh = await asyncio.to_thread(_import_sftp)
         async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
             yield sftp
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.is_absolute() and (path.parent.resolve() / path.name).is_relative_to(folder.resolve())
 
 
 def _import_sftp() -> ModuleType:

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import CopyFailed, Unreachable
-from console.models.copying import CopyProblem, CopyProgress, CopyReport, Proof, Way
+from console.models.copying import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
 from console.models.facts import ContainerFacts, FactState
+from console.models.folder import PodFolder
 from console.models.pod import Container
 from console.session import container_questions
 from console.settings import Settings
 from screens.facts import FactsScreen
+from screens.folder import FolderScreen
 from screens.modals.confirm import Confirm
 from screens.modals.copy import CopyDialog
 from screens.modals.everywhere import Everywhere
 from screens.modals.pick import Pick
+from screens.modals.prompt import Prompt
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
@@ -63,6 +66,50 @@ async def test_i_asks_the_container_and_each_answer_appears() -> None:
         assert "◐ C library: asked" in shown
         await pilot.press("i")
         await until(pilot, lambda: len(session.called("facts")) == 2)
+
+
+async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_question() -> None:
+    session = FakeSession(scene())
+    session.answers["facts"] = facts()
+    pod = ("default", "llama-70b-workload-0-0-x7k0", "main")
+    top = PodFolder("/nfs", (Entry("tmp", EntryKind.FOLDER), Entry("log", EntryKind.FILE, 2048)), 100, 95, 5)
+    inside = PodFolder("/nfs/tmp", (Entry("old", EntryKind.FILE, 1),), 100, 95, 5)
+    session.answers["folders"] = {"/nfs": top, "/nfs/tmp": inside}
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, FactsScreen))
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("slash", *"nfs", "enter")
+        await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
+        assert "⚠ 5 B free of 100 B" in screen_text(app)
+        assert "2 KiB" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "/nfs/tmp " in screen_text(app) and "old" in screen_text(app))
+        await pilot.press("backspace")
+        await until(pilot, lambda: "log" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "Delete /nfs/tmp?" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, FolderScreen))
+        assert session.called("delete_file") == []
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("delete_file"))
+        assert session.called("delete_file") == [(*pod, "/nfs/tmp")]
+
+
+async def test_nothing_is_deleted_in_read_only_mode() -> None:
+    session = FakeSession(scene(), settings=Settings(read_only=True))
+    session.answers["folders"] = {"/nfs": PodFolder("/nfs", (Entry("tmp", EntryKind.FOLDER),))}
+    async with console(session, settings=session.settings) as (app, pilot, _):
+        app.open_page("folder", "default", "llama-70b-workload-0-0-x7k0", "", "/nfs")
+        await until(pilot, lambda: isinstance(app.screen, FolderScreen) and "tmp/" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "read-only: Delete is off." in toasts(app))
 
 
 async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
