@@ -14,7 +14,7 @@ From top to bottom, each layer knowing only those below it:
     tunnel/, follow/            ports of this machine that follow a rank; the logs of all ranks, followed and kept
     runs, releases, stopping    what was launched, what came of it, what of a release can change, what goes with it
     launch, watched             a recipe and its values -> a Helm release; one cluster's watches and its latest picture
-    reading                     a log that somebody has, read without any cluster
+    log_results, log_files      NCCL tables and training steps in any log, without a cluster; a job's logs as files
     store, cluster/, helm       single objects in, whole pictures out; the Kubernetes API; the Helm SDK
     google/, spool/             Google's other services; lines of logs on the disk
     history, profiles           what is remembered in files of the person's own

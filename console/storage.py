@@ -156,7 +156,7 @@ class StoredThings:
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
         """
-        from console.joblogs import JobLogs
+        from console.log_files import LogFiles
 
         self._cloud.check_may(f"store the logs of {job}")
         buckets = await self._of()
@@ -164,7 +164,7 @@ class StoredThings:
         if there and not replace:
             raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
         with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
-            logs = JobLogs(Path(folder))
+            logs = LogFiles(Path(folder))
             async with self._follow().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
                 async for batch in batches:
                     await asyncio.to_thread(logs.add, batch)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.follow.reading import Reader, woken
+from console.follow.reader import Reader, woken
 from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
 from console.models.failure import endings
 from console.models.link import LinkState

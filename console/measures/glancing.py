@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.log_results import LogReading
 from console.measures.job import JobMeasures
 from console.models.glance import Glance, of_runs, of_tests
 from console.models.job import JobState
 from console.models.nccl_kept import MeasuredTest
 from console.models.ranks import ranks
-from console.reading import LogReading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -2,4 +2,18 @@
 
 Every kind of API object has a narrow wire type (only the fields that are used, all of them optional) and one function
 that makes the model of it. `kinds` lists them, `page` reads lists and watch lines of any of them from bytes.
+
+Which module to open first:
+
+    nccl                     tables of nccl-tests in a log: a line (`nccl_line`), a test that grows (`nccl_stream`), a
+                             test as JSON (`nccl_json`); warnings of libnccl (`nccl_message`), faults of GPUs (`xid`)
+    training                 steps of training in a log: whose line it is, and the runs they make (`training_run`).
+        training_known       programs that are known, a module for each family of them
+        training_learned     programs that nobody described; `training_layout` takes many of their lines at once
+    kinds                    objects of the Kubernetes API, a module for each kind (`pod`, `jobset`, ...)
+    found                    objects that are only looked at on demand
+    schema, values           values.schema.json -> fields of the form; values held against it, from YAML (`values_text`,
+                             `values_read`) and back (`values_write`)
+    helm_line, seed_values   a Helm command that was pasted, and the values of the documents' charts
+    blocks, words, lines     what all readers of logs share: whole lines of bytes, and the few that are worth reading
 """

@@ -42,7 +42,7 @@ async def last(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> dict[st
 
 async def _read(cluster: WatchedCluster, pod: Pod) -> dict[str, Any]:
     from console.cluster import logs
-    from console.reading import LogReading
+    from console.log_results import LogReading
 
     wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
     lines: list[str] = []

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
+from console.log_results import LogReading
 from console.models.nccl_export import nccl_json
 from console.models.training import Step
 from console.models.training_export import run_json
-from console.reading import LogReading
 from screens.cli.output import say, say_json
 
 if TYPE_CHECKING:

@@ -208,9 +208,9 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
 
 
 def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
-    from console.joblogs import JobLogs
+    from console.log_files import LogFiles
 
-    logs = JobLogs(tmp_path)
+    logs = LogFiles(tmp_path)
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"
     logs.add([RankLine(0, 1.0, "pong from w-1"), RankLine(1, 1.0, "hello"), RankLine(0, 2.0, "#  size  count")])
     logs.add([RankLine(0, 3.0, row), RankLine(0, 4.0, "done")])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from console.log_results import LogReading
 from console.parsers.checkpoint import checkpoint
-from console.reading import LogReading
 
 MEGATRON = (
     " [2026-09-05 16:08:25] iteration {n:8}/  200 | consumed samples: {n} | elapsed time per iteration (ms): 11182.0 |"

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.log_results import LogReading
 from console.models.nccl import Half, Row
 from console.parsers.nccl_json import parse_nccl_json
-from console.reading import LogReading
 
 
 def result(size: int, wrong: float | None = 0.0) -> dict[str, Any]:

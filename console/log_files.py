@@ -18,7 +18,7 @@ _FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd
 """A line about who reached whom."""
 
 
-class JobLogs:
+class LogFiles:
     """Files in one folder; call `add` in a thread."""
 
     def __init__(self, folder: Path) -> None:
