@@ -45,6 +45,8 @@ FILES = {
     "probe": "console/xray/test_probe.py",
     "practised": "chart/test_practised.py",
     "preflight": "console/preflight/test_failing.py",
+    "questions": "console/test_questions.py",
+    "without_cluster": "google/test_without_cluster.py",
     "preflight_command": "screens/cli/test_preflight.py",
     "preflight_runs": "console/preflight/test_running.py",
     "preflight_screen": "screens/test_preflight.py",

@@ -57,7 +57,12 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
 }
 
 RECIPES: dict[str, tuple[str, ...]] = {
-    "W23": (*RUN, "image_screens/one_is_cancelled_only_after_a_question"),
+    "W23": (
+        *RUN,
+        "image_screens/one_is_cancelled_only_after_a_question",
+        "without_cluster/an_image_is_built_from_credentials_alone",
+        "without_cluster/a_service_is_enabled_and_a_repository_made",
+    ),
     "W28": (
         "preflight_runs/an_addon_is_switched_on",
         "preflight_runs/a_service_that_is_off_offers_to_be_enabled",
@@ -96,7 +101,10 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O10": ("in_pods/a_shell_on_a_terminal_names_the_window_and_passes_its_code_on",),
     "O11": ("jobs/jobs_say_state_ranks_and_what_matters_most",),
     "O12": ("pod_pages/a_pod_has_a_page_with_containers_and_events",),
-    "O13": ("pod_pages/a_pod_has_a_page_with_containers_and_events",),
+    "O13": (
+        "pod_pages/events_stand_newest_first_and_only_those_of_the_object_or_its_release",
+        "pods/a_pod_has_a_page_with_containers_and_events",
+    ),
     "O14": ("fleet/a_pool_leads_to_its_nodes_and_a_node_to_its_pods",),
     "O15": ("in_pods/facts_of_a_rank", "watching/gpus_worst_first"),
     "O16": ("in_pods/facts_of_a_rank", "containers/a_container_says_what_it_has"),
@@ -105,8 +113,13 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         "recipes/connectivity_is_the_first_command_alone",
         "in_pods/each_rank_says_its_lines_and_the_worst_code_is_passed_on",
     ),
-    "O19": ("containers/a_container_says_what_it_has", "in_pods/facts_of_a_rank"),
-    "O20": ("containers/a_container_says_what_it_has",),
+    "O19": (
+        "questions/every_shared_disk_says_how_full_it_is",
+        "containers/a_folder_is_listed_and_what_is_in_it_deleted",
+        "in_pods/a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question",
+        "inside/a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_question",
+    ),
+    "O20": ("questions/nfs_and_lustre_stand_among_the_mounts", "containers/a_container_says_what_it_has"),
     "O21": ("tunnels/bytes_both_ways", "ssh/ssh_scp_and_sftp_by_name"),
     "O22": ("containers/a_folder_there_and_back",),
     "O23": ("xray/a_real_hang_names_the_right_rank", "hang/the_recording_of_a_hang_on_h200_names_rank_2"),

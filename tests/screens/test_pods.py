@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
 import pytest
 
 from console.errors import NotFound
+from console.models.event import Event
 from console.models.log import LogLine
 from console.models.pod import Pod
 from screens.log import LogScreen
@@ -85,6 +87,35 @@ async def test_a_pod_has_a_page_with_containers_and_events() -> None:
         await pilot.press("escape")
         assert isinstance(app.screen, PodsScreen)
         assert app.screen.table.cursor == ("default", "dpo-[b]-workload-0-1-x7k1")
+
+
+async def test_events_stand_newest_first_and_only_those_of_the_object_or_its_release() -> None:
+    session = FakeSession(scene())
+    mine = session.fleet.pods["default", "llama-70b-workload-0-3-x7k3"]
+    other = session.fleet.pods["default", "nccl-0412-workload-0-0-x7k0"]
+    now = time.time()
+
+    def event(name: str, pod: Pod, ago: float) -> Event:
+        return Event("default", name, kind="Pod", object_name=pod.name, object_uid=pod.uid, reason=f"Was{name}",
+                     message=f"{name} of {pod.name}", last=now - ago)  # fmt: skip
+
+    told = [event("B", mine, 200), event("D", mine, 400), event("Other", other, 1), event("A", mine, 100),
+            event("C", mine, 300)]  # fmt: skip
+    async with console(session) as (app, pilot, _):
+        session.show(events={(each.namespace, each.name): each for each in told})
+        app.open_page("pod", *mine.key)
+        await until(pilot, lambda: "WasA" in screen_text(app))
+        assert re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"]
+        app.pop_screen()
+        app.open_page("job", "default", "llama-70b", "events")
+        await until(pilot, lambda: "WasA" in screen_text(app))
+        assert re.findall(r"Was(\w+)", screen_text(app)) == ["A", "B", "C", "D"]
+        session.show(events={(each.namespace, each.name): each for each in (*told, event("New", mine, 0))})
+        await until(pilot, lambda: "WasNew" in screen_text(app))
+        assert re.findall(r"Was(\w+)", screen_text(app)) == ["New", "A", "B", "C", "D"]
+        await pilot.press("slash", *"WasC", "enter")
+        await until(pilot, lambda: "WasA" not in screen_text(app))
+        assert f"C of {mine.name}" in screen_text(app)
 
 
 async def test_a_pod_that_goes_while_its_page_is_open() -> None:
