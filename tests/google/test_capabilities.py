@@ -103,7 +103,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O12": ("pod_pages/a_pod_has_a_page_with_containers_and_events",),
     "O13": (
         "pod_pages/events_stand_newest_first_and_only_those_of_the_object_or_its_release",
-        "pods/a_pod_has_a_page_with_containers_and_events",
+        "pod_pages/a_pod_has_a_page_with_containers_and_events",
     ),
     "O14": ("fleet/a_pool_leads_to_its_nodes_and_a_node_to_its_pods",),
     "O15": ("in_pods/facts_of_a_rank", "watching/gpus_worst_first"),
