@@ -205,7 +205,7 @@ class Cloud:
             return self.project or (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
-        """The cluster of that name, context, or PROJECT/LOCATION/NAME; BadInput if there is none, or are several."""
+        """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if there are several."""
         place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput
+from console.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from console.errors import ConsoleError
@@ -175,11 +175,11 @@ class Clusters:
         )
 
     def named(self, name: str) -> GkeCluster:
-        """The cluster of that name, context or path; BadInput if there is none, or are several."""
+        """The cluster of that name, context or path; NotFound if there is none, BadInput if there are several."""
         matching = [each for each in self.clusters if name in (each.name, each.context, each.path)]
         if len(matching) == 1:
             return matching[0]
         if matching:
             listed = ", ".join(each.path for each in matching)
             raise BadInput(f"Several clusters are named {name}: {listed}.", "Name it as PROJECT/LOCATION/NAME.")
-        raise BadInput(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")
+        raise NotFound(f"There is no cluster {name}.", "`a4 clusters` lists those that can be seen.")

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError
+from console.errors import BadInput, ConsoleError, NotFound
 from screens import wording
 from screens.cli.connect import cloud_of, connected
 from screens.cli.enabling import enable
@@ -211,7 +211,7 @@ async def resize(options: Options) -> int:
         facts = look.pool(options.pool)
         if facts is None:
             names = ", ".join(each.pool.name for each in look.pools)
-            raise BadInput(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
+            raise NotFound(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
         if not options.yes:
             lines = facts.losses(options.nodes) if options.nodes is not None else ()
             if not await agreed(list(lines), _question(options, facts, limits), "Add --yes."):

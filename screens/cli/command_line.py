@@ -44,8 +44,8 @@ LISTS = {
 """Listing commands and what each shows."""
 
 EXIT_CODES = (
-    "exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json standard error is "
-    'JSON too, one object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
+    "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
+    'standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
 )
 
 

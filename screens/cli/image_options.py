@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-EXIT_CODES = "exit codes: 0 ok, 1 it failed, 2 usage, 3 not allowed, 4 cannot reach Google or the cluster"
+EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"
 
 
 def add_images(command: Callable[[str, str], argparse.ArgumentParser]) -> None:

@@ -13,7 +13,7 @@ import yaml
 from console.cloud import place_in
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
-from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, Unreachable
+from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
 from console.models.gke import Place
 from console.models.node_pools import PoolsPicture
 from console.practice.cluster import PracticeCluster
@@ -106,7 +106,7 @@ async def test_entering_a_cluster_changes_no_file() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [("sandbox", BadInput, "Retry budget"), ("research-private", Unreachable, "private.*--enable-dns-access"),
-     ("nowhere", BadInput, "no cluster")],
+     ("nowhere", NotFound, "no cluster")],
 )  # fmt: skip
 async def test_what_cannot_be_entered_says_why(name: str, kind: type[ConsoleError], words: str) -> None:
     async with opened() as (session, _):
