@@ -35,7 +35,8 @@ from console.parsers.training_values import (
 
 _PAIR = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,40}(?: [a-z_]{1,20})?)(?: ?\((ms|s)\))?(?: {0,6}[:=] {0,8}| {1,8}\[?)"
-    rf"({NUMBER})(?![A-Za-z]{{3}})([KMGT](?![A-Za-z]))?(?:(?: ?/ ?| of )(\d{{1,15}}))?( ?(?:ms|s)\b(?!/))?"
+    rf"({NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
+    r"(?:(?: ?/ ?| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
 _LABELS = re.compile(
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
@@ -241,7 +242,9 @@ def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
 
 def _is_short(pairs: dict[str, tuple[str, str, str]], source: re.Match[str] | str) -> bool:
     """Whether that time is in milliseconds."""
-    return milli(source) if isinstance(source, re.Match) else source in TIMES_MS or pairs[source][2] == "ms"
+    return (
+        milli(source) if isinstance(source, re.Match) else source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
+    )
 
 
 def _layout(text: str, at: str, loss: str) -> Layout | None:

@@ -16,8 +16,8 @@ _MODDED = re.compile(
     rf"\bstep:(\d{{1,12}})/(\d{{1,15}}) .{{0,80}}?\btrain_loss:({NUMBER})(?:.{{0,80}}?step_avg:({NUMBER})ms)?"
 )
 _ROW = re.compile(
-    rf"(?:^|(?<![/\s])(?<![Ss]tep)(?<![Ii]ter)(?<!tion)\s{{1,16}})(\d{{1,12}}) \| loss ({NUMBER})(?: \| lr ({NUMBER}))?"
-    rf"(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
+    rf"(?:^|(?<![/\s])(?<![Ss]tep)(?<![Ii]ter)(?<!tion)(?<!of)\s{{1,16}})(\d{{1,12}}) \| loss ({NUMBER})"
+    rf"(?: \| lr ({NUMBER}))?(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
 )
 _PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
 _PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): ({NUMBER}[KMGTB]?)")

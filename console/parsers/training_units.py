@@ -13,12 +13,12 @@ from console.parsers.training_values import NUMBER
 SPEEDS = ("tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps")
 TIMES = ("step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration")
 TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms")
-PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step")
+PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
 PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec")
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})
 """Words that may stand behind a figure as well as before it."""
 _TOKENS = re.compile(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
-_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
 _BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
 _BEFORE = re.compile(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
 _NUMBER_BEFORE = re.compile(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
@@ -58,7 +58,7 @@ def per_second(source: re.Match[str] | str) -> bool:
 
 def milli(source: re.Match[str]) -> bool:
     """Whether that is in milliseconds."""
-    return source.re is _BARE_TIME
+    return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
 
 
 def _is_rate(found: re.Match[str]) -> bool:
