@@ -51,7 +51,7 @@ class BuildTable(ResourceTable["Build"]):
     """Builds, latest first."""
 
     NOUN = "build"
-    EMPTY = Notice("No builds.", "b builds an image of the documents, or one of yours.")
+    EMPTY = Notice("No builds.", "b builds one that comes with the console, or one of yours.")
     COLUMNS: ClassVar = (
         Column("STATUS", status_cell, width=16, sort=lambda build: build.status),
         Column("IMAGE", image_cell, least=12, most=60, sort=lambda build: build.images),
@@ -102,7 +102,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     CHANGES_CLUSTER = PlacedScreen.CHANGES_CLUSTER | {"build", "cancel", "create"}
     NEEDS_CLUSTER = frozenset({"launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "build", "Build", id="images.build", tooltip="Build an image of the documents, or one of yours"),
+        Binding("b", "build", "Build", id="images.build", tooltip="Build one of the console's own images, or yours"),
         Binding("n", "launch", "Launch with it", id="images.launch", tooltip="The launch form, with this image in it"),
         Binding("x", "cancel", "Cancel", id="images.cancel", tooltip="End the build under the cursor; asks first"),
         Binding("c", "copy", "Copy name", id="images.copy", tooltip="The image's whole name, to the clipboard"),

@@ -36,6 +36,7 @@ GLYPHS = {
     Result.COULD_NOT: Run("?", "waits"),
     Result.NOT_APPLICABLE: IDLE,
 }
+WORDS = {Result.NOT_APPLICABLE: "n/a", Result.NOT_ALLOWED: "no right", Result.COULD_NOT: "not seen"}
 INKS = {Result.FAIL: "bad", Result.WARN: "waits", Result.OK: "", Result.NOT_APPLICABLE: "faint"}
 
 
@@ -45,8 +46,12 @@ def glyph(check: Check) -> Run:
 
 
 def result_cell(check: Check) -> Run:
-    """Its word."""
-    return Run(check.result, INKS.get(check.result, "waits")) if check.over else Run("looking", "dim")
+    """Its word, short: what is found has the room."""
+    return (
+        Run(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
+        if check.over
+        else Run("looking", "dim")
+    )
 
 
 def found_cell(check: Check) -> Run:

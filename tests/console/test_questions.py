@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
+from console.files import scripts
 from console.inside.questions import QUESTIONS
 
 if TYPE_CHECKING:
@@ -52,3 +53,19 @@ def test_nfs_and_lustre_stand_among_the_mounts(tmp_path: Path) -> None:
 def test_every_shared_disk_says_how_full_it_is(tmp_path: Path) -> None:
     said = answer("disks", tmp_path)
     assert [line.split()[-2:] for line in said.splitlines()[1:]] == [["43%", "/"], ["96%", "/nfs"], ["12%", "/lustre"]]
+
+
+def test_a_mount_is_not_deleted_and_a_link_goes_alone(tmp_path: Path) -> None:
+    tools, nfs = tmp_path / "tools", tmp_path / "nfs"
+    for folder in (tools, nfs, tmp_path / "plain"):
+        folder.mkdir()
+    (tmp_path / "link").symlink_to("nfs")
+    (tools / "stat").write_text("#!/bin/sh\ncase $3 in */nfs) echo 7;; *) echo 1;; esac\n")
+    (tools / "stat").chmod(0o755)
+
+    def delete(name: str) -> int:
+        environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        return subprocess.run(["sh", "-c", scripts.DELETE, "sh", str(tmp_path / name)], env=environment).returncode
+
+    assert [delete(name) for name in ("nfs", "link", "plain", "absent")] == [scripts.MOUNTED, 0, 0, scripts.MISSING]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["nfs", "tools"]

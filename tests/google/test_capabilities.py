@@ -116,6 +116,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "O19": (
         "questions/every_shared_disk_says_how_full_it_is",
         "containers/a_folder_is_listed_and_what_is_in_it_deleted",
+        "questions/a_mount_is_not_deleted_and_a_link_goes_alone",
         "in_pods/a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question",
         "inside/a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_question",
     ),

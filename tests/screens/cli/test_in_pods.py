@@ -149,6 +149,8 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     code, _, err = a4.run("--read-only", "rm", place, "--yes")
     assert (code, "read-only" in err) == (3, True)
     assert a4.run("ls", place)[0] == 0, "it is still there"
+    code, _, err = a4.run("rm", f"{JOB}:2:/usr/share/is-not-there", "--yes")
+    assert (code, "run on your own machine" in err) == (2, True)
     code, out, _ = a4.run("rm", place, "--yes", "--json")
     assert (code, json.loads(out)["kind"]) == (0, "deleted")
     code, _, err = a4.run("ls", place)
