@@ -106,11 +106,11 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     await hanging(space, folder)
 
     async def hung() -> HangReport | None:
-        jobset = session.fleet.jobsets.get((space.name, "hung"))
-        if jobset is None or sum(pod.phase == "Running" for pod in session.fleet.pods.values()) < NODES:
+        running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]
+        if (space.name, "hung") not in session.fleet.jobsets or len(running) < NODES:
             return None
         report = await session.xray.job(space.name, "hung")
-        return report if report.suspects else None
+        return report if report.suspects and len(report.processes) == 8 * NODES else None
 
     report = await eventually(hung, "somebody is found to hang", limit=60)
     assert report is not None
