@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two a core: what tests a screen waits for half of its time."""
+    return min(2 * (os.cpu_count() or 1), 16)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads or writes what the person who runs it has kept."""

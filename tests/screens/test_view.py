@@ -69,6 +69,7 @@ async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
     text = FileText(place)
     app = ViewApp(text)
     async with app.run_test(size=(80, 20)) as pilot:
+        await until(pilot, lambda: app.query("#head"))
         head = app.query_one("#head", Static)
         await until(pilot, lambda: str(head.content).startswith("The file is empty; what is written to it"))
         place.write_text("line 0\n")
