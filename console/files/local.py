@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
+import threading
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -182,6 +183,7 @@ class Part:
         self.final, self.entry = final, entry
         self.path = final.with_name(part_name(final.name, entry))
         self._waiting = bytearray()
+        self._writing = threading.Lock()
 
     def have(self) -> int:
         """Bytes from before; a part that is too long is dropped."""
@@ -201,16 +203,17 @@ class Part:
         return len(self._waiting) >= _BLOCK
 
     def flush(self) -> None:
-        """Write down what waits."""
-        with told(self.path), self.path.open("ab") as file:
-            file.write(self._waiting)
-        self._waiting.clear()
+        """Write down what waits, each byte once: the thread of a copy that is stopped may still be writing."""
+        with self._writing:
+            waiting, self._waiting = self._waiting, bytearray()
+            with told(self.path), self.path.open("ab") as file:
+                file.write(waiting)
 
     def drop(self) -> None:
         """Forget it."""
-        with told(self.path):
+        with self._writing, told(self.path):
             self.path.unlink(missing_ok=True)
-        self._waiting.clear()
+            self._waiting = bytearray()
 
     def finish(self) -> None:
         """Make it the file."""
