@@ -59,6 +59,7 @@ class Part:
         self._written = 0
         """Lines that are in the file, or lost."""
         self._lock = Lock()
+        self._writing = Lock()
 
     def __len__(self) -> int:
         return len(self.times)
@@ -131,9 +132,15 @@ class Part:
         return self.file is not None and self._written < len(self.times)
 
     def write(self) -> None:
-        """Write what is not written yet; OSError if the disk will not take it, and it is held on."""
-        if self.file is None:
-            return
+        """Write what is not written yet; OSError if the disk will not take it, and it is held on.
+
+        By one thread at a time: who is cancelled while it waits for one leaves that at its work.
+        """
+        if self.file is not None:
+            with self._writing:
+                self._append(self.file)
+
+    def _append(self, file: Path) -> None:
         with self._lock:
             start = self._written
             first = len(self.times) - len(self._recent)
@@ -141,7 +148,7 @@ class Part:
         if not lines:
             return
         data = b"".join([line + b"\n" for line in lines])
-        size = append_to(self.file, data)
+        size = append_to(file, data)
         with self._lock:
             at = size - len(data)
             for number, line in enumerate(lines, start):

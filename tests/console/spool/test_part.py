@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +96,25 @@ def test_times_never_go_back() -> None:
     part = Part(0)
     part.append([(5.0, b"a"), (3.0, b"b"), (0.0, b"c"), (6.0, b"d")])
     assert list(part.times) == [5.0, 5.0, 5.0, 6.0]
+
+
+def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Part(7, file=tmp_path / "log")
+    part.append(lines(0, 3))
+    inside, go_on, append = threading.Event(), threading.Event(), parts.append_to
+
+    def held(file: Path, data: bytes) -> int:
+        inside.set()
+        assert go_on.wait(60)
+        return append(file, data)
+
+    monkeypatch.setattr(parts, "append_to", held)
+    threads = [threading.Thread(target=part.write) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(60)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 3
+    assert part.texts(0, 9) == words(0, 3)
