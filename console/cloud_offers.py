@@ -8,13 +8,16 @@ from console.errors import ApiDisabled, ConsoleError, NotFound
 from console.models.offer import Offer, OfferState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from console.cloud import Cloud
     from console.images import Images
     from console.models.gke import GkePool
+    from console.models.storage import FilestoreInstance, LustreInstance
     from console.models.values import Value
     from console.storage import StoredThings
+
+    Instance = LustreInstance | FilestoreInstance
 
 _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
 
@@ -65,30 +68,28 @@ async def _buckets(asking: InCloud) -> Offer:
 
 async def _lustre(asking: InCloud) -> Offer:
     found = await asking.storage.lustre()
-    ready = [each for each in found if each.state == "ACTIVE"]
-    region = await asking.storage.region()
-    about = {
-        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.mount_point}"
-        for each in ready
-    }
-    fills = {each.name: _texts(each.values()) for each in ready}
-    others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
-    why = f"No Lustre instance can be mounted: {others}." if found else "The project has no Lustre instance."
-    return Offer("lustre", tuple(about), about, fills=fills, why="" if ready else why)
+    ready: dict[Instance, str] = {each: each.mount_point for each in found if each.state == "ACTIVE"}
+    return _mountable("lustre", "Lustre", found, ready, await asking.storage.region())
 
 
 async def _filestore(asking: InCloud) -> Offer:
     found = await asking.storage.filestore()
-    ready = [each for each in found if each.state == "READY" and each.address]
-    region = await asking.storage.region()
+    ready: dict[Instance, str] = {
+        each: f"{each.address}:/{each.share}" for each in found if each.state == "READY" and each.address
+    }
+    return _mountable("filestore", "Filestore", found, ready, await asking.storage.region())
+
+
+def _mountable(kind: str, title: str, found: Sequence[Instance], ready: Mapping[Instance, str], region: str) -> Offer:
+    """Those that pods can mount, by what; each fills its fields."""
     about = {
-        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {each.address}:/{each.share}"
-        for each in ready
+        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {place}"
+        for each, place in ready.items()
     }
     fills = {each.name: _texts(each.values()) for each in ready}
     others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
-    why = f"No Filestore instance can be mounted: {others}." if found else "The project has no Filestore instance."
-    return Offer("filestore", tuple(about), about, fills=fills, why="" if ready else why)
+    why = f"No {title} instance can be mounted: {others}." if found else f"The project has no {title} instance."
+    return Offer(kind, tuple(about), about, fills=fills, why="" if ready else why)
 
 
 async def _images(asking: InCloud) -> Offer:
