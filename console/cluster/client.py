@@ -6,10 +6,10 @@ A refused token is renewed once; 429 with a Retry-After is waited for, a few tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import aiohttp
 import yarl
@@ -19,7 +19,10 @@ from console.errors import ConsoleError, NotLoggedIn, Refused
 from console.parsers.status import refusal
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from console.cluster.login import Login
+    from console.cluster.multiplex import Answer, Multiplex
 
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -30,6 +33,7 @@ ANSWER = 60.0
 PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
 TRIES = 4
+AGENT = "a4"
 KEEP_ALIVE = 30.0
 """Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
@@ -45,9 +49,27 @@ def _drop(answer: aiohttp.ClientResponse) -> None:
     answer.close()
 
 
-async def _pieces(answer: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    async for piece in answer.content.iter_any():
-        yield piece
+def _import_multiplex() -> ModuleType:
+    from console.cluster import multiplex  # 30 ms, which is libcurl: for whoever follows a log
+
+    return multiplex
+
+
+class _Answer(Protocol):
+    """An answer of either library."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def read(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+_Asked = TypeVar("_Asked", bound=_Answer)
 
 
 class Client:
@@ -56,11 +78,14 @@ class Client:
     def __init__(self, login: Login) -> None:
         self.login = login
         self._session: aiohttp.ClientSession | None = None
+        self._multiplex: Multiplex | None = None
         self._opening = 0
         """Connections whose TLS handshake was begun and, as far as is known, not ended."""
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._multiplex:
+            await self._multiplex.close()
         if self._session:
             await self._session.close()
             # Aborted transports let go of their sockets in the loop's next turn; one whose handshake was cut short
@@ -73,7 +98,7 @@ class Client:
         if self._session is None:
             here = self.login.loopback
             self._session = aiohttp.ClientSession(
-                headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": "a4"},
+                headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": AGENT},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER),
                 connector=aiohttp.TCPConnector(limit=0),
                 trust_env=not here,
@@ -142,7 +167,9 @@ class Client:
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
         with told(self.login.server, doing):
-            answer = await self._accepted(method, path, params, body, content, silence, doing, accept)
+            answer = await self._accepted(
+                lambda: self._ask(method, path, params, body, content, silence, accept), doing
+            )
             try:
                 yield answer
             finally:
@@ -152,28 +179,32 @@ class Client:
     async def pieces(
         self, path: str, *, doing: str, params: Params, silence: float
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """The bytes of an answer that goes on, as they come; raises as `stream` does."""
-        async with (
-            self.stream(path, doing=doing, params=params, silence=silence) as answer,
-            aclosing(_pieces(answer)) as pieces,
-        ):
-            yield pieces
+        """The bytes of an answer that goes on, as they come, beside many others; raises as `stream` does."""
+        library = await asyncio.to_thread(_import_multiplex)
+        self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
+        url = str(self.url(path).extend_query(params))
 
-    async def _accepted(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: bytes | None,
-        content: str,
-        silence: float,
-        doing: str,
-        accept: str,
-    ) -> aiohttp.ClientResponse:
-        """The first answer that is no refusal, after at most one renewal and a few short waits."""
+        async def ask() -> tuple[Answer, dict[str, str]]:
+            who = await self.login.headers()
+            headers = {**who, "Accept": _JSON, "User-Agent": AGENT}
+            return await multiplex.get(url, headers, connect=CONNECT, silence=silence), who
+
+        with library.told(self.login.server, doing):
+            answer = await self._accepted(ask, doing)
+            try:
+                async with aclosing(answer.pieces()) as pieces:
+                    yield pieces
+            finally:
+                answer.close()
+
+    async def _accepted(self, ask: Callable[[], Awaitable[tuple[_Asked, dict[str, str]]]], doing: str) -> _Asked:
+        """The first answer that is no refusal, after at most one renewal and a few short waits.
+
+        `ask` gives an answer, and as whom it asked.
+        """
         renewed = False
         for attempt in range(1, TRIES + 1):
-            answer, who = await self._ask(method, path, params, body, content, silence, accept)
+            answer, who = await ask()
             if answer.status < HTTPStatus.BAD_REQUEST:
                 return answer
             error = await self._refused(answer, doing)
@@ -187,12 +218,12 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     @staticmethod
-    async def _refused(answer: aiohttp.ClientResponse, doing: str) -> ConsoleError:
-        async with answer:
-            after = answer.headers.get("Retry-After", "")
-            return refusal(
-                answer.status, await answer.read(), doing=doing, retry_after=float(after) if after.isdecimal() else 0.0
-            )
+    async def _refused(answer: _Answer, doing: str) -> ConsoleError:
+        try:
+            after, said = answer.headers.get("retry-after", ""), await answer.read()
+        finally:
+            answer.close()
+        return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
     async def _worded(self, error: ConsoleError) -> ConsoleError:
         """The server says "Unauthorized" of an expired certificate; we can say more."""

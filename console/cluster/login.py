@@ -12,6 +12,7 @@ import binascii
 import ipaddress
 import ssl
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,18 @@ ASK_AT_MOST_EVERY = 10.0
 """Seconds between two runs of a plug-in whose tokens are about to end."""
 
 
+@dataclass(frozen=True, repr=False)
+class Certificates:
+    """What TLS needs, each PEM; empty if there is none."""
+
+    authority: str
+    """Whom to trust; empty: those whom this machine trusts."""
+    client: Secret
+    """Certificate and key."""
+    insecure: bool
+    """Whether the server may show any certificate."""
+
+
 class Login:
     """Credentials for one context; its repr shows none of them."""
 
@@ -49,6 +62,7 @@ class Login:
         self._expires = float("inf")
         self._certificate = Secret()
         self._tls: ssl.SSLContext | None = None
+        self._certificates: Certificates | None = None
         self._renewing = asyncio.Lock()
         self._ready = False
 
@@ -99,6 +113,12 @@ class Login:
             self._tls = await asyncio.to_thread(self._make_tls)
         return self._tls
 
+    async def certificates(self) -> Certificates:
+        """The same for a library that does not take Python's TLS settings. Raises BadKubeconfig."""
+        if self._certificates is None:
+            self._certificates = await asyncio.to_thread(self._read_certificates)
+        return self._certificates
+
     async def _obtain(self) -> None:
         user = self.target.user
         if user.source:
@@ -129,24 +149,28 @@ class Login:
         # A token that is handed out shortly before its end must not make every request run the program.
         self._expires = now + max(lives, RENEW_BEFORE + ASK_AT_MOST_EVERY)
         if given.certificate and given.certificate + given.key != self._certificate:
-            self._certificate, self._tls = Secret(given.certificate + given.key), None
+            self._certificate = Secret(given.certificate + given.key)
+            self._tls = self._certificates = None
 
-    def _make_tls(self) -> ssl.SSLContext:
+    def _read_certificates(self) -> Certificates:
         cluster = self.target.cluster
         authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
+
+    def _make_tls(self) -> ssl.SSLContext:
+        given = self._read_certificates()
         try:
-            context = ssl.create_default_context(cadata=authority or None)
+            context = ssl.create_default_context(cadata=given.authority or None)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
-            certificate = self._client_certificate()
-            if certificate:
-                _load_pair(context, certificate)
+            if given.client:
+                _load_pair(context, given.client)
         except ssl.SSLError as error:
             what = error.reason or "not a certificate"
             raise BadKubeconfig(
                 f'The certificates of context "{self.target.context}" cannot be used: {what}.',
                 "Write the kubeconfig again.",
             ) from None
-        if cluster.insecure_skip_tls_verify:
+        if given.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
