@@ -79,7 +79,7 @@ class FakeStream:
                 lines = session.logs.get(key, [])[at:]
                 at += len(lines)
                 raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
-                fresh = [each for each in stamped(self._clean(raws)) if self.memory.is_new(each[1], each[0])]
+                fresh = self.memory.new(stamped(self._clean(raws)))
                 seen, self.open = self.open, session.drawn.get(key, b"")
                 if fresh or self.open != seen:
                     yield fresh

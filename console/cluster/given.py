@@ -43,8 +43,7 @@ class Memory:
         """Whether a remembered line came again since `rewind`."""
         self._before: list[Stamped] = []
         """The last lines before those that are remembered, all of one moment."""
-        for moment, raw in given:
-            self._remember(raw, moment)
+        self._remember([*given])
 
     def rewind(self) -> None:
         """The lines since `last - OVERLAP` come once more."""
@@ -54,19 +53,25 @@ class Memory:
         self._skipping = self._forgotten[1]
         self.met = False
 
-    def is_new(self, raw: bytes, moment: float) -> bool:
-        """Whether this line has not been given yet; remembers it."""
+    def new(self, lines: list[Stamped]) -> list[Stamped]:
+        """Those of the lines that have not been given yet; remembers them."""
         if self._replaying:
-            if self._again.get(raw):
-                self._again[raw] -= 1
-                self.met = True
-                return False
-            if moment < self._floor or self._is_end_of_one_before(raw, moment):
-                return False
-            if self._skipping and moment == self._forgotten[0]:
-                self._skipping -= 1
-                return False
-        self._remember(raw, moment)
+            return [line for line in lines if self._is_new(line)]
+        self._remember(lines)
+        return lines
+
+    def _is_new(self, line: Stamped) -> bool:
+        moment, raw = line
+        if self._again.get(raw):
+            self._again[raw] -= 1
+            self.met = True
+            return False
+        if moment < self._floor or self._is_end_of_one_before(raw, moment):
+            return False
+        if self._skipping and moment == self._forgotten[0]:
+            self._skipping -= 1
+            return False
+        self._remember([line])
         return True
 
     def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
@@ -82,17 +87,19 @@ class Memory:
             _text(before) == text or (len(before) > PART and before.endswith(text)) for _, before in self._before
         )
 
-    def _remember(self, raw: bytes, moment: float) -> None:
-        self.last = max(self.last, moment)
+    def _remember(self, given: list[Stamped]) -> None:
         lines = self._lines
-        lines.append((moment, raw))
+        lines += given
+        for moment, _ in given:
+            if moment > self.last:
+                self.last = moment
         oldest = int(self.last) - OVERLAP
-        while lines[0][0] < oldest:
+        while lines and lines[0][0] < oldest:
             gone = lines.popleft()
             if not self._before or gone[0] != self._before[0][0] or len(self._before) == MOST_BEFORE:
                 self._before = []
             self._before.append(gone)
-        if len(lines) > REMEMBERED:
+        while len(lines) > REMEMBERED:
             moment, _ = lines.popleft()
             latest, number = self._forgotten
             self._forgotten = (moment, number + 1 if moment == latest else 1)

@@ -205,9 +205,9 @@ class LogStream:
     def _new(self, raws: list[bytes]) -> list[Stamped]:
         if not raws:
             return []
-        is_new, since = self.memory.is_new, self._wanted.since
-        lines = stamped(self._clean(raws) if self._clean else raws)
-        return [line for line in lines if is_new(line[1], line[0]) and line[0] >= since]
+        since = self._wanted.since
+        lines = self.memory.new(stamped(self._clean(raws) if self._clean else raws))
+        return [line for line in lines if line[0] >= since] if since else lines
 
 
 async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -> AsyncGenerator[LogLine, None]:

@@ -121,7 +121,7 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
         tail = lines if options.tail is None else last_first(lines, log, options.tail, follow=options.follow)
         async with aclosing(tail) as batches:
             async for batch in batches:
-                printer.take([line for line in batch if picks(line)])
+                printer.take([line for line in batch if picks(line)] if picks.needed else batch)
     printer.end()
     coverage = log.coverage
     if options.json:
@@ -154,7 +154,7 @@ class Printer:
 
     @staticmethod
     def _json(line: RankLine) -> str:
-        return msgspec.json.encode(line._asdict()).decode() + "\n"
+        return msgspec.json.encode(line).decode() + "\n"
 
 
 class AgreedPrinter:
