@@ -46,6 +46,9 @@ class Multiplex:
         self._connections = pycurl.AsyncCurlMulti()
         self._connections.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
         self._connections.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
+        self._learning = asyncio.Lock()
+        self._shares: bool | None = None
+        """Whether the server has HTTP/2; None: that is to be asked (again)."""
 
     async def close(self) -> None:
         """Close all connections; whoever still reads is told that they broke off."""
@@ -56,17 +59,43 @@ class Multiplex:
 
         Raises pycurl.error and TimeoutError, which `told` puts into words, and BadKubeconfig.
         """
-        curl = pycurl.Curl()
-        self._reach(curl, url, headers, connect)
-        await self._trust(curl)
+        shares = await self._learn(headers, connect)
+        curl = await self._prepare(url, headers, connect)
+        # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
+        curl.setopt(pycurl.PIPEWAIT, int(shares))
         answer = Answer(curl, silence)
         try:
             answer.follow(self._connections.add_handle(curl))
             await answer.begun()
-        except BaseException:
+        except BaseException as error:
             answer.close()
+            self._forget(error)
             raise
         return answer
+
+    async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
+        """Whether the server has HTTP/2: asked by something that every server answers at once, as a log may not."""
+        async with self._learning:
+            if self._shares is None and not self._login.server.startswith("https:"):
+                self._shares = False
+            if self._shares is None:
+                curl = await self._prepare(f"{self._login.server}/version", headers, connect)
+                curl.setopt(pycurl.TIMEOUT, int(connect))
+                curl.setopt(pycurl.WRITEFUNCTION, len)
+                await self._connections.perform(curl)
+                self._shares = curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2
+            return self._shares
+
+    def _forget(self, error: BaseException) -> None:
+        """After a failure it may be another server that answers."""
+        if isinstance(error, pycurl.error | TimeoutError):
+            self._shares = None
+
+    async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:
+        curl = pycurl.Curl()
+        self._reach(curl, url, headers, connect)
+        await self._trust(curl)
+        return curl
 
     def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str], connect: float) -> None:
         """Where to, and by which way."""
@@ -81,7 +110,6 @@ class Multiplex:
         curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        curl.setopt(pycurl.PIPEWAIT, 1)
         curl.setopt(pycurl.CONNECTTIMEOUT, int(connect))
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
         curl.setopt(pycurl.NOSIGNAL, 1)

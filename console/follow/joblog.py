@@ -10,12 +10,13 @@ Over 300 lines, because to follow, to write and to wake readers are one life, an
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.follow.reader import Reader, woken
+from console.follow.news import News
+from console.follow.reader import Reader
 from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
 from console.models.failure import endings
 from console.models.link import LinkState
@@ -25,7 +26,7 @@ from console.spool.part import Part
 from console.spool.shelf import JobNote, Shelf, kept_job
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
+    from collections.abc import AsyncGenerator, Awaitable, Collection, Iterator
     from pathlib import Path
 
     from console.cluster.given import Stamped
@@ -81,7 +82,7 @@ class JobLog:
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
         self._told: set[tuple[int, int, str, str]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._woken: set[asyncio.Event] = set()
+        self._listeners: list[News] = []
         self._keeping = asyncio.Lock()
         self.closed = False
 
@@ -94,7 +95,7 @@ class JobLog:
     async def close(self) -> None:
         """End all connections, and write what is not written."""
         self.closed = True
-        self._wake()
+        self._tell()
         tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
         for task in tasks:
             task.cancel()
@@ -154,7 +155,7 @@ class JobLog:
             if shelf is not None and not self.uid:
                 await self.read_shelf(shelf)
                 self.uid = ""  # one of the same name may still come
-                self._wake()
+                self._tell(*self.parts)
             self.ready.set()
 
     async def _begin(self, jobset: JobSet, number: int) -> None:
@@ -170,7 +171,7 @@ class JobLog:
             self.shelf, kept = None, []
             self.disk = disk_words(error)
         self.parts = kept
-        self._wake()
+        self._tell(*kept)
 
     async def _keep_endings(self, jobset: JobSet, fleet: Fleet) -> None:
         """How ranks ended, which cannot be asked once their pods are gone."""
@@ -243,14 +244,14 @@ class JobLog:
                 async for batch in batches:
                     followed.part.append(batch)
                     followed.part.open = followed.stream.open
-                    self._wake()
+                    self._tell(followed.part)
                     followed.refusals = 0
                     if batch and followed.tail and followed.begins_late(batch):
                         await self._kept_on_disk(followed.leave_out())
         except ConsoleError as error:
             followed.refused(error)
         followed.part.open = b""
-        self._wake()
+        self._tell(followed.part)
 
     async def _kept_on_disk(self, doing: Awaitable[None]) -> None:
         try:
@@ -281,9 +282,9 @@ class JobLog:
 
     # who reads
 
-    def _wake(self) -> None:
-        for event in self._woken:
-            event.set()
+    def _tell(self, *parts: Part) -> None:
+        for news in self._listeners:
+            news.tell(*parts)
 
     async def lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
@@ -293,22 +294,22 @@ class JobLog:
         `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
         has been read.
         """
-        reader = Reader(wanted)
-        async with self.waking() as event:
+        with self.listening() as news:
+            reader = Reader(news, wanted)
             await self.ready.wait()
             while self.once and not self.finished and not self.closed:
-                await woken(event)  # what is not followed is sorted as a whole
+                await news.come()  # what is not followed is sorted as a whole
             if live:
                 reader.skip(self.parts)
             while True:
                 over = self.closed or self.finished
-                batch = reader.more(self.parts)
+                batch = reader.more()
                 if batch:
                     yield batch
                 elif over:
                     return
                 else:
-                    await woken(event)
+                    await news.come()
                     await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
     def parts_of(self, rank: int) -> list[Part]:
@@ -323,15 +324,16 @@ class JobLog:
             if part.open and (wanted is None or part.rank in wanted)
         }
 
-    @asynccontextmanager
-    async def waking(self) -> AsyncIterator[asyncio.Event]:
-        """An event that is set whenever there may be more."""
-        event = asyncio.Event()
-        self._woken.add(event)
+    @contextmanager
+    def listening(self) -> Iterator[News]:
+        """Of which parts there may be more, all of them at first."""
+        news = News(self.parts)
+        self._listeners.append(news)
         try:
-            yield event
+            yield news
         finally:
-            self._woken.discard(event)
+            self._listeners.remove(news)
+            news.close()
 
     @property
     def finished(self) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.parsers.step_in import step_in
@@ -13,14 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from console.follow.joblog import JobLog
+    from console.follow.news import News
     from console.spool.part import Part
 
 BEFORE = 200
 """Last lines of each container that are looked at first."""
 PAGE = 5000
 """Lines of a container that are looked at before the others get their turn."""
-LOOK_AGAIN = 1.0
-"""Seconds after which it is looked whether the log is over, though nobody said so."""
 
 
 class Pulse:
@@ -54,25 +51,27 @@ class Pulse:
 class _Listening:
     """A place in each part of a log."""
 
-    def __init__(self, log: JobLog) -> None:
-        self._log = log
-        self._at: dict[int, int] = {}
-        self._drawn: dict[int, bytes] = {}
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._at: dict[Part, int] = {}
+        self._drawn: dict[Part, bytes] = {}
         self.pulse = Pulse()
 
     def listen(self) -> bool:
         """Take what is new; whether there was anything."""
-        heard = [self._take(part) for part in self._log.parts]
+        heard = [self._take(part) for part in self._news.take()]
         return any(heard)
 
     def _take(self, part: Part) -> bool:
-        start = self._at.get(id(part), max(0, len(part) - BEFORE))
+        start = self._at.get(part, max(0, len(part) - BEFORE))
         stop = min(len(part), start + PAGE)
-        self._at[id(part)] = stop
+        self._at[part] = stop
+        if stop < len(part):
+            self._news.tell(part)
         if start < stop:
             for moment, text in zip(part.times[start:stop], part.texts(start, stop), strict=False):
                 self.pulse.add(part.rank, moment, text.decode("utf-8", "replace"))
-        drawn, self._drawn[id(part)] = self._drawn.get(id(part), b""), part.open
+        drawn, self._drawn[part] = self._drawn.get(part, b""), part.open
         if part.open and part.open != drawn:
             self.pulse.add(part.rank, time.time(), part.open.decode("utf-8", "replace"))
             return True
@@ -81,8 +80,8 @@ class _Listening:
 
 async def pulses(log: JobLog) -> AsyncGenerator[Pulse, None]:
     """The pulse of a job as it beats: at once, then whenever there was a line, or a bar was drawn on."""
-    listening = _Listening(log)
-    async with log.waking() as event:
+    with log.listening() as news:
+        listening = _Listening(news)
         await log.ready.wait()
         listening.listen()
         yield listening.pulse
@@ -93,7 +92,4 @@ async def pulses(log: JobLog) -> AsyncGenerator[Pulse, None]:
             elif over:
                 return
             else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN):
-                        await event.wait()
-                event.clear()
+                await news.come()

@@ -92,11 +92,10 @@ class LogTab(JobTab):
 
     async def _renew_for_ever(self, log: JobLog) -> None:
         """Draw what came, a few times a second, while anything comes and somebody looks."""
-        async with log.waking() as event:
+        with log.listening() as news:
             while True:
-                await event.wait()
-                event.clear()
-                if self.is_open:
+                await news.come()
+                if news.take() and self.is_open:
                     self._renew()
                 await asyncio.sleep(RENEW)
 

@@ -13,7 +13,7 @@ from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
 from console.errors import NotAllowed, Unreachable
-from tests.apiserver import ApiServer, forbidden
+from tests.apiserver import ApiServer, eventually, forbidden
 from tests.console.cluster.test_client import make_certificate
 
 if TYPE_CHECKING:
@@ -54,6 +54,32 @@ async def test_many_records_and_large_ones_over_tls(tmp_path: Path) -> None:
         server.handlers[LOG] = answer
         assert await read(client) == b"".join(body)
         assert len(server.asked(LOG)) == 1
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_answers_that_never_end_wait_for_no_other(tmp_path: Path, secure: bool) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await asyncio.sleep(60)
+        return response
+
+    tls, authority = make_certificate(tmp_path, days=1) if secure else (None, "")
+    async with ApiServer(tls) as server, server.client(certificate_authority=str(authority) or None) as client:
+        server.handlers[LOG] = answer
+        heard: set[int] = set()
+
+        async def listen(number: int) -> None:
+            async with client.pieces(LOG, doing="read", params={}, silence=60) as pieces:
+                async for _ in pieces:
+                    heard.add(number)
+
+        listening = [asyncio.create_task(listen(number)) for number in range(20)]
+        await eventually(lambda: len(heard) == 20)
+        for each in listening:
+            each.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
 
 
 async def test_what_is_refused_is_asked_for_once() -> None:
