@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -64,6 +64,11 @@ class FakeStream:
         self.memory = memory
         self.open = b""
         self._session, self._wanted, self._clean = session, wanted, clean
+
+    async def run(self, to: Callable[[list[tuple[float, bytes]]], None]) -> None:
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                to(batch)
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         session, wanted = self._session, self._wanted

@@ -6,8 +6,8 @@ A refused token is renewed once; 429 with a Retry-After is waited for, a few tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -176,10 +176,8 @@ class Client:
                 answer.release() if answer.content.at_eof() else _drop(answer)
 
     @asynccontextmanager
-    async def pieces(
-        self, path: str, *, doing: str, params: Params, silence: float
-    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """The bytes of an answer that goes on, as they come, beside many others; raises as `stream` does."""
+    async def follow(self, path: str, *, doing: str, params: Params, silence: float) -> AsyncIterator[Answer]:
+        """An answer that goes on, beside many others; raises as `stream` does."""
         library = await asyncio.to_thread(_import_multiplex)
         self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
         url = str(self.url(path).extend_query(params))
@@ -192,8 +190,7 @@ class Client:
         with library.told(self.login.server, doing):
             answer = await self._accepted(ask, doing)
             try:
-                async with aclosing(answer.pieces()) as pieces:
-                    yield pieces
+                yield answer
             finally:
                 answer.close()
 

@@ -85,6 +85,18 @@ class LogStream:
         """Whether what was given before is from this very run of the container."""
         self._rest: list[bytes] = []
         """Of the last connection: the line that had no end."""
+        self._cutter = LineCutter()
+        self._before = 0.0
+        """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
+        self._trouble = _Trouble(wanted, backoff, seen=self._resumes)
+        self._to: Callable[[list[Stamped]], None] | None = None
+
+    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+        """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""
+        self._to = to
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                to(batch)
 
     async def batches(self) -> AsyncGenerator[list[Stamped], None]:
         """New lines until the container has ended (or once, without `follow`); none of them where only `open` changed.
@@ -92,13 +104,11 @@ class LogStream:
         A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
         server has not answered for ten minutes.
         """
-        wanted, trouble = self._wanted, _Trouble(self._wanted, self._backoff, seen=self._resumes)
-        over = False
+        wanted, trouble, over = self._wanted, self._trouble, False
         while not over:
             try:
                 async with aclosing(self._pass(wanted)) as batches:
                     async for batch in batches:
-                        trouble.over()
                         yield batch
                 trouble.broke = False
                 over = not wanted.follow or await self._ended()
@@ -112,7 +122,7 @@ class LogStream:
                 self._broken()
                 over = await trouble.weather(error)
         if wanted.follow:
-            async with aclosing(self._end(trouble)) as batches:
+            async with aclosing(self._end()) as batches:
                 async for batch in batches:
                     yield batch
         elif batch := self._last_line():
@@ -120,16 +130,16 @@ class LogStream:
         if self.state is not StreamState.CUT:
             self.state = StreamState.ENDED
 
-    async def _end(self, trouble: _Trouble) -> AsyncGenerator[list[Stamped], None]:
+    async def _end(self) -> AsyncGenerator[list[Stamped], None]:
         """What was printed between a drop and the end."""
         with suppress(NotFound):
             async with aclosing(self._pass(self._wanted)) as batches:
                 async for batch in batches:
                     yield batch
-            trouble.broke = False
+            self._trouble.broke = False
         if batch := self._last_line():
             yield batch
-        if trouble.broke:
+        if self._trouble.broke:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
             self.state, now = StreamState.CUT, time()
             self.gaps.append((self.memory.last or now, now))
@@ -171,36 +181,53 @@ class LogStream:
 
     async def _pass(self, wanted: Wanted) -> AsyncGenerator[list[Stamped], None]:
         """One connection's worth of new lines."""
-        memory = self.memory
-        memory.rewind()
-        before = memory.last if self._resumes and not wanted.previous else 0.0
+        self.memory.rewind()
+        self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
-        params = _params(wanted, memory.last)
-        async with self._client.pieces(path, doing=doing, params=params, silence=SILENCE) as pieces:
+        params = _params(wanted, self.memory.last)
+        async with self._client.follow(path, doing=doing, params=params, silence=SILENCE) as answer:
             self.state = StreamState.LIVE
-            cutter, self._rest = LineCutter(), []
-            async for chunk in pieces:
-                batch, seen = self._new(cutter.feed(chunk)), self.open
-                self.open = blotted(cutter.open) if cutter.open else b""
-                if batch:
-                    before = self._look_for_gap(before, batch)
-                if batch or self.open != seen:
-                    yield batch
-                if len(chunk) >= LARGE:
-                    await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
-            self._rest = cutter.end()
+            self._cutter, self._rest = LineCutter(), []
+            if self._to is not None:
+                await answer.pour(self._pass_on)
+            else:
+                async with aclosing(answer.pieces()) as pieces:
+                    async for piece in pieces:
+                        batch = self._cut(piece)
+                        if batch is not None:
+                            yield batch
+                        if len(piece) >= LARGE:
+                            await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
+            self._rest = self._cutter.end()
+
+    def _pass_on(self, piece: bytes) -> None:
+        batch = self._cut(piece)
+        if batch is not None and self._to is not None:
+            self._to(batch)
+
+    def _cut(self, piece: bytes) -> list[Stamped] | None:
+        """The new lines that are whole now; None if there is nothing to be told."""
+        cutter, seen = self._cutter, self.open
+        batch = self._new(cutter.feed(piece))
+        self.open = blotted(cutter.open) if cutter.open else b""
+        if batch:
+            self._look_for_gap(batch)
+        elif self.open == seen:
+            return None
+        self._trouble.over()
+        return batch
 
     def _last_line(self) -> list[Stamped]:
         """The line in the middle of which the program stopped."""
         self.open, rest, self._rest = b"", self._rest, []
         return self._new(rest)
 
-    def _look_for_gap(self, before: float, batch: list[Stamped]) -> float:
+    def _look_for_gap(self, batch: list[Stamped]) -> None:
         """The log goes on where it was left if a line from before came again; else what was between may be lost."""
         self._resumes = True
-        if before and not self.memory.met:
-            self.gaps.append((before, batch[0][0]))
-        return 0.0
+        if self._before and not self.memory.met:
+            self.gaps.append((self._before, batch[0][0]))
+        self._before = 0.0
 
     def _new(self, raws: list[bytes]) -> list[Stamped]:
         if not raws:

@@ -19,7 +19,7 @@ from console.cluster.causes import CHECK, certificate, system, unreachable
 from console.errors import TRY_AGAIN, BadKubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
     from console.cluster.login import Login
 
@@ -154,6 +154,7 @@ class Answer:
         self._begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
         self._error: BaseException | None = None
+        self._to: Callable[[bytes], None] | None = None
         self._pieces: list[bytes] = []
         self._held = 0
         self._paused = False
@@ -179,14 +180,24 @@ class Answer:
             self._wake()
 
     def _piece(self, piece: bytes) -> int | None:
+        self._heard = self._loop.time()
+        if self._to is not None:
+            return self._pass_on(piece, self._to)
         if self._held > HELD:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
-        self._heard = self._loop.time()
         self._held += len(piece)
         self._pieces.append(piece)
         if self._waiting is not None:
             self._wake()
+        return None
+
+    def _pass_on(self, piece: bytes, to: Callable[[bytes], None]) -> int | None:
+        try:
+            to(piece)
+        except BaseException as error:  # noqa: BLE001  # libcurl would print it: it is raised by `pour`
+            self._error = self._error or error
+            return -1
         return None
 
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
@@ -215,6 +226,11 @@ class Answer:
         while not self._begun:
             await self._news()
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether it has ended well."""
+        return self._over is not None and self._over.done() and self._error is None
+
     async def _news(self) -> None:
         """Wait until there is more; raises what it ended with."""
         if self._over is not None and self._over.done():
@@ -230,7 +246,7 @@ class Answer:
         while True:
             if self._pieces:
                 yield self._taken()
-            elif self._over is not None and self._over.done() and self._error is None:
+            elif self._is_over:
                 return
             else:
                 await self._news()
@@ -241,6 +257,14 @@ class Answer:
             self._paused, self._heard = False, self._loop.time()
             self._curl.pause(pycurl.PAUSE_CONT)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def pour(self, to: Callable[[bytes], None]) -> None:
+        """Its bytes into `to` at the moment they come, until it ends; what `to` raises ends it too."""
+        while self._pieces:
+            to(self._taken())
+        self._to = to
+        while not self._is_over:
+            await self._news()
 
     async def read(self) -> bytes:
         """All of it."""

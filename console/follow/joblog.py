@@ -239,15 +239,12 @@ class JobLog:
         return part
 
     async def _read(self, followed: Followed) -> None:
+        def take(batch: list[Stamped]) -> None:
+            followed.take(batch)
+            self._tell(followed.part)
+
         try:
-            async with aclosing(followed.stream.batches()) as batches:
-                async for batch in batches:
-                    followed.part.append(batch)
-                    followed.part.open = followed.stream.open
-                    self._tell(followed.part)
-                    followed.refusals = 0
-                    if batch and followed.tail and followed.begins_late(batch):
-                        await self._kept_on_disk(followed.leave_out())
+            await followed.stream.run(take)
         except ConsoleError as error:
             followed.refused(error)
         followed.part.open = b""
@@ -269,6 +266,8 @@ class JobLog:
 
     async def _write_now(self) -> bool:
         """Write all that waits; whether the disk took it."""
+        for followed in [each for each in self._followed.values() if each.begins_late]:
+            await self._kept_on_disk(followed.leave_out())
         waiting = [part for part in self.parts if part.pending]
         if not waiting:
             return True

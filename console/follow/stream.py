@@ -14,7 +14,7 @@ from console.models.log import Coverage, Gap, StreamState
 from console.parsers.secrets import Blotter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from console.cluster.given import Memory, Stamped
     from console.cluster.logs import Wanted
@@ -40,6 +40,9 @@ class Stream(Protocol):
 
     def batches(self) -> AsyncGenerator[list[Stamped], None]:
         """New lines; none of them where only `open` changed."""
+
+    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+        """The same, each given to `to`."""
 
 
 class OpenStream(Protocol):
@@ -69,9 +72,18 @@ class Followed:
     """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
     opened: float = field(default_factory=time)
 
-    def begins_late(self, batch: Sequence[Stamped]) -> bool:
+    def take(self, batch: list[Stamped]) -> None:
+        """New lines, or another picture of one that has no end yet."""
+        self.part.append(batch)
+        self.part.open = self.stream.open
+        self.refusals = 0
+
+    @property
+    def begins_late(self) -> bool:
         """Whether as many lines as were asked for were there already: then there may be older ones."""
-        if batch[-1][0] > self.opened + AT_ONCE and len(self.part) < self.tail:
+        if not self.tail or not len(self.part):
+            return False
+        if self.part.times[-1] > self.opened + AT_ONCE and len(self.part) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.part)
 

@@ -408,10 +408,10 @@ async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_ane
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ApiServer() as server, server.client() as client:
-        container, pieces, silences = Container(server), client.pieces, iter([0.05])
+        container, follow, silences = Container(server), client.follow, iter([0.05])
         container.say(1, b"one")
         monkeypatch.setattr(
-            client, "pieces", lambda *path, **how: pieces(*path, **{**how, "silence": next(silences, 60.0)})
+            client, "follow", lambda *path, **how: follow(*path, **{**how, "silence": next(silences, 60.0)})
         )
         stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:

@@ -29,11 +29,13 @@ def chunked(pieces: list[bytes]) -> bytes:
 
 
 async def read(client: Client, silence: float = 10) -> bytes:
-    found = b""
-    async with client.pieces(LOG, doing="read", params={"follow": "true"}, silence=silence) as pieces:
-        async for piece in pieces:
-            found += piece
-    return found
+    async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
+        return await answer.read()
+
+
+async def poured(client: Client, found: list[bytes], silence: float = 10) -> None:
+    async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
+        await answer.pour(found.append)
 
 
 async def test_many_records_and_large_ones_over_tls(tmp_path: Path) -> None:
@@ -71,9 +73,8 @@ async def test_answers_that_never_end_wait_for_no_other(tmp_path: Path, secure: 
         heard: set[int] = set()
 
         async def listen(number: int) -> None:
-            async with client.pieces(LOG, doing="read", params={}, silence=60) as pieces:
-                async for _ in pieces:
-                    heard.add(number)
+            async with client.follow(LOG, doing="read", params={}, silence=60) as answer:
+                await answer.pour(lambda _: heard.add(number))
 
         listening = [asyncio.create_task(listen(number)) for number in range(20)]
         await eventually(lambda: len(heard) == 20)
@@ -132,15 +133,9 @@ async def test_an_answer_byte_by_byte() -> None:
 @pytest.mark.parametrize("end", [b"", b"5\r\nthr"])
 async def test_one_that_breaks_off_gives_what_came_and_says_so(end: bytes) -> None:
     found: list[bytes] = []
-
-    async def keep(client: Client) -> None:
-        async with client.pieces(LOG, doing="read", params={}, silence=10) as pieces:
-            async for piece in pieces:
-                found.append(piece)
-
     async with saying(HEAD + b"4\r\none\n\r\n" + end) as client:
         with pytest.raises(Unreachable, match="broke off"):
-            await keep(client)
+            await poured(client, found)
     assert b"".join(found) == b"one\n" + end[3:]
 
 
@@ -155,3 +150,37 @@ async def test_one_that_falls_silent_is_given_up() -> None:
     async with saying(HEAD, b"4\r\none\n\r\n", hold=True) as client:
         with pytest.raises(Unreachable, match="did not answer in time"):
             await read(client, silence=0.05)
+
+
+async def test_what_goes_wrong_with_the_bytes_is_raised_and_ends_the_answer() -> None:
+    def refuse(piece: bytes) -> None:
+        raise ValueError(piece)
+
+    async with (
+        saying(HEAD, b"4\r\none\n\r\n", hold=True) as client,
+        client.follow(LOG, doing="read", params={}, silence=10) as answer,
+    ):
+        with pytest.raises(ValueError, match="one"):
+            await answer.pour(refuse)
+
+
+async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> None:
+    body, sent = b"x" * 65_536, 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(256):
+            await response.write(body)
+            sent += len(body)
+        return response
+
+    async with ApiServer() as server, server.client() as client:
+        server.handlers[LOG] = answer
+        async with client.follow(LOG, doing="read", params={}, silence=10) as slow:
+            await asyncio.sleep(0.3)
+            before = sent
+            await asyncio.sleep(0.3)
+            assert before == sent < 256 * len(body)
+            assert await slow.read() == 256 * body
