@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
     from console.cluster.login import Login
 
-STREAMS = 100
-"""Answers over one connection: as many as an API server allows; one more would wait for another to end."""
+TURN = 0.01
+"""Seconds for which bytes are passed on before others get their turn."""
+STREAMS = 16
+"""Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
+many as API servers allow) cost a third more processor time where each has something at another moment.
+"""
 HELD = 1 << 18
 """Bytes of an answer that are held for who reads it; the server is kept waiting with more."""
 _HTTP2_STREAM = 92
@@ -49,6 +53,8 @@ class Multiplex:
         self._learning = asyncio.Lock()
         self._shares: bool | None = None
         """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._full: dict[Answer, None] = {}
+        """Answers that hold bytes to be passed on."""
 
     async def close(self) -> None:
         """Close all connections; whoever still reads is told that they broke off."""
@@ -63,7 +69,7 @@ class Multiplex:
         curl = await self._prepare(url, headers, connect)
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
-        answer = Answer(curl, silence)
+        answer = Answer(curl, silence, self._holds)
         try:
             answer.follow(self._connections.add_handle(curl))
             await answer.begun()
@@ -72,6 +78,23 @@ class Multiplex:
             self._forget(error)
             raise
         return answer
+
+    def _holds(self, answer: Answer) -> None:
+        """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
+        if not self._full:
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        self._full[answer] = None
+
+    def _pass_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + TURN
+        while self._full:
+            answer = next(iter(self._full))
+            del self._full[answer]
+            answer.pass_on()
+            if self._full and loop.time() > until:
+                loop.call_soon(self._pass_on)
+                return
 
     async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
         """Whether the server has HTTP/2: asked by something that every server answers at once, as a log may not."""
@@ -142,19 +165,23 @@ class Multiplex:
 class Answer:
     """One answer: its status and headers, and its bytes as they come."""
 
-    def __init__(self, curl: pycurl.Curl, silence: float) -> None:
+    def __init__(self, curl: pycurl.Curl, silence: float, holds: Callable[[Answer], None]) -> None:
+        """`silence`: seconds that it may say nothing; `holds` is called when it has bytes to be passed on."""
         self.status = 0
         self.headers: dict[str, str] = {}
         """By name, as HTTP/2 spells them: in lower case."""
         self._curl = curl
         self._loop = asyncio.get_running_loop()
         self._silence = silence
+        self._holds = holds
         self._heard = self._loop.time()
         self._timer = self._loop.call_at(self._heard + silence, self._look)
         self._begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
         self._error: BaseException | None = None
         self._to: Callable[[bytes], None] | None = None
+        self._failed = False
+        """Whether whom the bytes are poured into has failed."""
         self._pieces: list[bytes] = []
         self._held = 0
         self._paused = False
@@ -180,30 +207,23 @@ class Answer:
             self._wake()
 
     def _piece(self, piece: bytes) -> int | None:
-        self._heard = self._loop.time()
-        if self._to is not None:
-            return self._pass_on(piece, self._to)
         if self._held > HELD:
             self._paused = True
             return pycurl.WRITEFUNC_PAUSE
+        self._heard = self._loop.time()
         self._held += len(piece)
         self._pieces.append(piece)
-        if self._waiting is not None:
+        if self._to is not None:
+            self._holds(self)
+        elif self._waiting is not None:
             self._wake()
-        return None
-
-    def _pass_on(self, piece: bytes, to: Callable[[bytes], None]) -> int | None:
-        try:
-            to(piece)
-        except BaseException as error:  # noqa: BLE001  # libcurl would print it: it is raised by `pour`
-            self._error = self._error or error
-            return -1
         return None
 
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         if self._error is None:
             self._error = pycurl.error(pycurl.E_RECV_ERROR, "closed") if over.cancelled() else over.exception()
+        self.pass_on()
         self._wake()
 
     def _look(self) -> None:
@@ -259,12 +279,25 @@ class Answer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def pour(self, to: Callable[[bytes], None]) -> None:
-        """Its bytes into `to` at the moment they come, until it ends; what `to` raises ends it too."""
-        while self._pieces:
-            to(self._taken())
+        """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
+
+        A call for each answer, where `pieces` takes a turn of the loop: it is for answers of which many have something
+        at the same moment.
+        """
         self._to = to
+        self.pass_on()
         while not self._is_over:
             await self._news()
+
+    def pass_on(self) -> None:
+        """Give away what is held, if somebody wants it poured."""
+        if self._to is None or not self._pieces or self._failed:
+            return
+        try:
+            self._to(self._taken())
+        except Exception as error:  # noqa: BLE001  # raised by `pour`, which waits for the end
+            self._failed, self._error = True, error
+            self.close()
 
     async def read(self) -> bytes:
         """All of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from console.errors import Unreadable
 from console.parsers.pictures import Pictures
 from console.parsers.timestamp import parse_time
@@ -38,13 +40,10 @@ class LineCutter:
         *whole, last = chunk.split(b"\n")
         if self._pictures or b"\r" in chunk:
             return self._drawn(whole, last)
-        if whole:
-            self._put(whole[0])
-            (whole[0],) = self._cut()
-            for at, line in enumerate(whole):
-                if len(line) > LONGEST and at:
-                    self._put(line)
-                    (whole[at],) = self._cut()
+        for at, line in enumerate(whole):
+            if self._rest or len(line) > LONGEST:
+                self._put(line)
+                whole[at] = self._taken()
         if last:
             self._put(last)
         return whole
@@ -110,7 +109,8 @@ def stamped(raws: list[bytes]) -> list[tuple[float, bytes]]:
             lines.append((_parsed(raw[:stop] if stop > 0 else raw[:48]), raw))
             continue
         if raw[:_SECOND] != head:
-            head, second = raw[:_SECOND], _parsed(raw[:_SECOND] + b"Z")
+            head = raw[:_SECOND]
+            second = _parsed(head + b"Z")
         digits = raw[_SECOND + 1 : stop - 1]
         if second and digits.isdigit():
             lines.append((second + int(digits) / 10 ** len(digits), raw))
@@ -119,6 +119,7 @@ def stamped(raws: list[bytes]) -> list[tuple[float, bytes]]:
     return lines
 
 
+@lru_cache(maxsize=64)
 def _parsed(stamp: bytes) -> float:
     if not is_stamp(stamp):
         return 0.0

@@ -29,9 +29,9 @@ class Words:
         """Whether one of them stands there."""
         if len(block) > _WINDOW:
             return bool(self.lines(block))
-        return any(letter in block for letter in self._letters) or bool(
-            self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block)
-        )
+        if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
+            return True
+        return bool(self._letters) and any(letter in block for letter in self._letters)
 
     def lines(self, block: bytes) -> dict[int, int]:
         """Where lines begin that hold one of the words, and where each ends; in no order."""
