@@ -308,7 +308,7 @@ def verdict(rounds: Sequence[dict[str, Figures]], title: str, number: int, ratio
             median(one.floor for one in theirs),
             median(one.p95 for one in theirs),
             None,
-        ),  # fmt: skip
+        ),
         ratio("  of the bare reader (ms)", median(one.p95 for one in floor), median(one.p95 for one in theirs), None),
         bound("CPU (% of a core)", 100 * median(one.cpu for one in ours), 40),
         ratio("memory (MiB)", median(one.memory[1] for one in ours), median(one.memory[1] for one in theirs), None),
