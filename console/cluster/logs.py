@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from time import time
 from typing import TYPE_CHECKING
 
 from console.cluster.actions import pod_path
 from console.cluster.given import OVERLAP, Memory
+from console.cluster.log_trouble import Trouble
 from console.cluster.watch import USUAL, Backoff
-from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreadable
+from console.errors import ConsoleError, NotFound, Refused, Unreadable
 from console.models.log import LogLine, StreamState
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 SILENCE = 120.0
 """Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
-GIVE_UP = 600.0
-"""Seconds without an answer after which following ends in an error."""
 LARGE = 1 << 16
 """Bytes of a chunk after which others get their turn."""
 
@@ -88,7 +86,7 @@ class LogStream:
         self._cutter = LineCutter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
-        self._trouble = _Trouble(wanted, backoff, seen=self._resumes)
+        self._trouble = Trouble(wanted.follow, backoff, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
@@ -247,49 +245,6 @@ async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -
         async for batch in batches:
             for moment, raw in batch:
                 yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))
-
-
-class _Trouble:
-    """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
-
-    def __init__(self, wanted: Wanted, backoff: Backoff, *, seen: bool = False) -> None:
-        self._wanted = wanted
-        self._backoff = backoff
-        self._failures = 0
-        self._seen = seen
-        self._since = 0.0
-        self.broke = False
-        """Whether the connection broke, and since then no line has come and no connection has ended well."""
-
-    def over(self) -> None:
-        """A line has come."""
-        self._failures, self._seen, self.broke = 0, True, False
-
-    async def weather(self, error: ConsoleError) -> bool:
-        """Wait as long as is right, and say whether the log has ended; raises the error if waiting is no use."""
-        if isinstance(error, NotFound) and self._seen:
-            return True
-        if not self._wanted.follow or not (isinstance(error, Unreachable) or _waits(error)):
-            raise error
-        self.broke = isinstance(error, Unreachable)
-        now = asyncio.get_running_loop().time()
-        self._failures += 1
-        if self._failures == 1:
-            self._since = now
-            await asyncio.sleep(0 if self._seen else self._backoff.first)
-            return False
-        if now - self._since > GIVE_UP and isinstance(error, Unreachable):
-            raise error
-        await asyncio.sleep(self._backoff.first if _waits(error) else self._backoff.wait(error, self._failures))
-        return False
-
-
-def _waits(error: ConsoleError) -> bool:
-    """Whether the refusal only means that the container has not started yet."""
-    said = error.message
-    return getattr(error, "status", 0) == HTTPStatus.BAD_REQUEST and (
-        "waiting to start" in said or "not assigned" in said or "does not have a host assigned" in said
-    )
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:

@@ -24,6 +24,11 @@ class Cable:
         self._open: set[asyncio.StreamWriter] = set()
         self._dead = False
 
+    @property
+    def connections(self) -> int:
+        """How many there are through it."""
+        return len(self._open) // 2
+
     def kill(self) -> None:
         """Let whatever is sent vanish, without a word to either side, until it is pulled."""
         self._dead = True

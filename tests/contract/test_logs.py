@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.follow import Follow
@@ -14,14 +15,17 @@ from tests.contract.cable import cable
 from tests.contract.cluster import CORE, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from console.follow.joblog import JobLog
+    from tests.contract.cable import Cable
     from tests.contract.client import Object
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
 RANKS = 4
+MANY = 8
 LINES = 50
 
 
@@ -35,37 +39,84 @@ async def print_lines(space: Space, pods: list[Object], about: str) -> Counter[s
     return printed
 
 
+@dataclass
+class Heard:
+    """A job whose log is followed through a cable."""
+
+    line: Cable
+    log: JobLog
+    seen: Counter[str]
+    before: int
+    """Connections through the cable before the log was followed."""
+
+    async def has(self, printed: Counter[str]) -> None:
+        """Every line that was printed is there, as often as it was printed and no more."""
+
+        async def all_there() -> bool:
+            assert self.seen <= printed, self.seen - printed
+            return self.seen == printed
+
+        try:
+            await eventually(all_there, "every line is there", limit=40)
+        except AssertionError:
+            missing = list((printed - self.seen).elements())
+            raise AssertionError(f"{len(missing)} lines are missing: {missing[:3]}; {self.log.coverage}") from None
+
+    async def live(self, ranks: int) -> None:
+        async def all_live() -> bool:
+            return self.log.coverage.live == ranks
+
+        await eventually(all_live, "all ranks are followed")
+
+    async def waits(self, ranks: int) -> None:
+        async def not_all() -> bool:
+            return self.log.coverage.live < ranks
+
+        await eventually(not_all, "the console notices the cut")
+
+
+@asynccontextmanager
+async def hearing(cluster: Cluster, space: Space, folder: Path) -> AsyncIterator[Heard]:
+    """The job "job" is followed."""
+    async with cable(cluster.kubeconfig, folder) as (line, kubeconfig):
+        session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
+        session.follow = Follow(session, folder=folder / "logs")
+        seen: Counter[str] = Counter()
+        try:
+            await session.listed("jobsets", "pods", "nodes")
+            before = line.connections
+            async with session.follow.job(space.name, "job") as log:
+                reading = asyncio.create_task(count(log, seen))
+                try:
+                    yield Heard(line, log, seen, before)
+                finally:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+        finally:
+            await session.close()
+
+
 async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_path: Path) -> None:
     await space.queue("team", 64)
     await space.jobset("job", "team", RANKS, restarts=1)
     pods = await space.pods("job", RANKS)
-    async with cable(cluster.kubeconfig, tmp_path) as (line, kubeconfig):
-        session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
-        session.follow = Follow(session, folder=tmp_path / "logs")
-        seen: Counter[str] = Counter()
-        try:
-            async with session.follow.job(space.name, "job") as log:
-                reading = asyncio.create_task(count(log, seen))
-                printed = await print_lines(space, pods, "before")
-                await has(seen, printed, log)
-                await line.pull()
-                await eventually(lambda: waits(log), "the console notices the cut")
-                printed += await print_lines(space, pods, "meanwhile")
-                await line.plug()
-                await has(seen, printed, log)
-                old = {pod["metadata"]["uid"] for pod in pods}
-                await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
-                pods = await eventually(lambda: others(space, old), "all ranks are there again")
-                printed += await print_lines(space, pods, "after")
-                await has(seen, printed, log)
-                assert log.coverage.lost == 0
-                assert log.coverage.gaps == ()
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-        finally:
-            await session.close()
-    kept = Counter(text.decode() for part in log.parts for text in part.texts(0, len(part)))
-    assert kept == seen
+    async with hearing(cluster, space, tmp_path) as heard:
+        printed = await print_lines(space, pods, "before")
+        await heard.has(printed)
+        await heard.line.pull()
+        await heard.waits(RANKS)
+        printed += await print_lines(space, pods, "meanwhile")
+        await heard.line.plug()
+        await heard.has(printed)
+        old = {pod["metadata"]["uid"] for pod in pods}
+        await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
+        pods = await eventually(lambda: others(space, old), "all ranks are there again")
+        printed += await print_lines(space, pods, "after")
+        await heard.has(printed)
+        assert heard.log.coverage.lost == 0
+        assert heard.log.coverage.gaps == ()
+    kept = Counter(text.decode() for part in heard.log.parts for text in part.texts(0, len(part)))
+    assert kept == heard.seen
 
 
 async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_told_of(
@@ -74,32 +125,38 @@ async def test_what_is_gone_with_a_pod_while_nobody_could_read_it_is_told_of(
     await space.queue("team", 16)
     await space.jobset("job", "team", 2, restarts=1)
     pods = await space.pods("job", 2)
-    async with cable(cluster.kubeconfig, tmp_path) as (line, kubeconfig):
-        session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
-        session.follow = Follow(session, folder=tmp_path / "logs")
-        seen: Counter[str] = Counter()
-        try:
-            async with session.follow.job(space.name, "job") as log:
-                reading = asyncio.create_task(count(log, seen))
-                printed = await print_lines(space, pods, "before")
-                await has(seen, printed, log)
-                await line.pull()
-                await eventually(lambda: waits(log, 2), "the console notices the cut")
-                await print_lines(space, pods, "lost")
-                old = {pod["metadata"]["uid"] for pod in pods}
-                await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
-                pods = await eventually(lambda: others(space, old, 2), "all ranks are there again")
-                printed += await print_lines(space, pods, "after")
-                await line.plug()
-                await has(seen, printed, log)
-                await eventually(lambda: gaps(log, 2), "what may be missing is told of")
-                assert "2 of 2 live" in log.coverage.words
-                assert "2 gaps with lines that may be lost" in log.coverage.words
-                assert {gap.why for gap in log.coverage.gaps} == {"its pod was gone before the end of its log was read"}
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-        finally:
-            await session.close()
+    async with hearing(cluster, space, tmp_path) as heard:
+        printed = await print_lines(space, pods, "before")
+        await heard.has(printed)
+        await heard.line.pull()
+        await heard.waits(2)
+        await print_lines(space, pods, "lost")
+        old = {pod["metadata"]["uid"] for pod in pods}
+        await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
+        pods = await eventually(lambda: others(space, old, 2), "all ranks are there again")
+        printed += await print_lines(space, pods, "after")
+        await heard.line.plug()
+        await heard.has(printed)
+        await eventually(lambda: gaps(heard.log, 2), "what may be missing is told of")
+        coverage = heard.log.coverage
+        assert "2 of 2 live" in coverage.words
+        assert "2 gaps with lines that may be lost" in coverage.words
+        assert {gap.why for gap in coverage.gaps} == {"its pod was gone before the end of its log was read"}
+
+
+async def test_many_ranks_share_connections_where_the_server_has_http_2(
+    cluster: Cluster, space: Space, tmp_path: Path
+) -> None:
+    """The practice cluster has only HTTP/1.1: there each log is a connection, and no line is lost either."""
+    await space.queue("team", 8 * MANY)
+    await space.jobset("job", "team", MANY, topology="")
+    pods = await space.pods("job", MANY)
+    async with hearing(cluster, space, tmp_path) as heard:
+        printed = await print_lines(space, pods, "before")
+        await heard.live(MANY)
+        shared = heard.line.connections - heard.before < MANY
+        assert shared is (cluster.name == "lab")
+        await heard.has(printed)
 
 
 async def gaps(log: JobLog, number: int) -> bool:
@@ -143,24 +200,6 @@ async def count(log: JobLog, seen: Counter[str]) -> None:
     async with aclosing(log.lines()) as batches:
         async for batch in batches:
             seen.update(line.text for line in batch if " rank " in line.text)
-
-
-async def has(seen: Counter[str], printed: Counter[str], log: JobLog) -> None:
-    """Every line that was printed is there, as often as it was printed and no more."""
-
-    async def all_there() -> bool:
-        assert seen <= printed, seen - printed
-        return seen == printed
-
-    try:
-        await eventually(all_there, "every line is there", limit=40)
-    except AssertionError:
-        missing = list((printed - seen).elements())
-        raise AssertionError(f"{len(missing)} lines are missing: {missing[:3]}; {log.coverage}") from None
-
-
-async def waits(log: JobLog, ranks: int = RANKS) -> bool:
-    return log.coverage.live < ranks
 
 
 async def others(space: Space, old: set[str], ranks: int = RANKS) -> list[Object]:
