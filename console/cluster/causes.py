@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import ssl
 
-from console.errors import TRY_AGAIN, Unreachable
+from console.errors import TRY_AGAIN, BadKubeconfig, Unreachable
 
 _WORDS = {
     errno.ECONNREFUSED: "nothing answers there (connection refused)",
@@ -58,3 +58,8 @@ def why(error: BaseException) -> tuple[str, str]:
 def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """The error that says so, whichever way the server was asked."""
     return Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {reason}.", hint)
+
+
+def no_address(server: str) -> BadKubeconfig:
+    """The error that says that nothing can be asked there."""
+    return BadKubeconfig(f"The kubeconfig's server address {server} is no URL.", "Correct it.")

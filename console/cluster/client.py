@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import aiohttp
 import yarl
 
+from console.cluster.causes import no_address
 from console.cluster.failures import told
 from console.errors import ConsoleError, NotLoggedIn, Refused
 from console.parsers.status import refusal
@@ -119,8 +120,14 @@ class Client:
         return trace
 
     def url(self, path: str) -> yarl.URL:
-        """Full address of a path that is already percent-encoded where it needs to be."""
-        return yarl.URL(self.login.server + path, encoded=True)
+        """Full address of a path that is already percent-encoded where it needs to be; BadKubeconfig if it is none."""
+        try:
+            url = yarl.URL(self.login.server + path, encoded=True)
+        except ValueError as error:
+            raise no_address(self.login.server) from error
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise no_address(self.login.server)
+        return url
 
     async def _options(self) -> dict[str, Any]:
         """What every connection needs: who asks, TLS, proxy."""

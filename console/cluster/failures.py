@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from console.cluster.causes import CHECK, certificate, system, unreachable
-from console.errors import TRY_AGAIN, BadKubeconfig
+from console.cluster.causes import CHECK, certificate, no_address, system, unreachable
+from console.errors import TRY_AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,6 @@ def told(server: str, doing: str) -> Iterator[None]:
     try:
         yield
     except aiohttp.InvalidURL as error:
-        raise BadKubeconfig(f"The kubeconfig's server address {server} is no URL.", "Correct it.") from error
+        raise no_address(server) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise unreachable(server, doing, *cause(error)) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from console.cluster.causes import unreachable, why
+from console.cluster.causes import no_address, unreachable, why
 from console.cluster.websocket import WebSocket
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 
@@ -143,7 +143,7 @@ async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
 async def _connect(login: Login) -> Wire:
     base = urlsplit(login.server)
     if base.scheme not in _PORTS or not base.hostname:
-        raise BadKubeconfig(f"The kubeconfig's server address {login.server} is no URL.", "Correct it.")
+        raise no_address(login.server)
     port = base.port or _PORTS[base.scheme]
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()

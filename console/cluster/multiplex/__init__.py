@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pycurl
 
 from console.cluster.multiplex.answer import Answer
-from console.cluster.multiplex.failures import told
+from console.cluster.multiplex.failures import explained, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Multiplex:
     async def get(self, url: str, headers: Mapping[str, str], *, connect: float, silence: float) -> Answer:
         """Ask, and wait for status and headers. `connect` and `silence` are how long (s) it may take, and say nothing.
 
-        Raises pycurl.error and TimeoutError, which `told` puts into words, and BadKubeconfig.
+        Raises pycurl.error and OSError, which `told` puts into words, and BadKubeconfig.
         """
         shares = await self._learn(headers, connect)
         curl = await self._prepare(url, headers, connect)
@@ -97,13 +97,16 @@ class Multiplex:
                 curl = await self._prepare(f"{self._login.server}/version", headers, connect)
                 curl.setopt(pycurl.TIMEOUT, int(connect))
                 curl.setopt(pycurl.WRITEFUNCTION, len)
-                await self._connections.perform(curl)
+                try:
+                    await self._connections.perform(curl)
+                except pycurl.error as error:
+                    raise explained(error, curl) or error from error
                 self._shares = curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2
             return self._shares
 
     def _forget(self, error: BaseException) -> None:
         """After a failure it may be another server that answers."""
-        if isinstance(error, pycurl.error | TimeoutError):
+        if isinstance(error, pycurl.error | OSError):
             self._shares = None
 
     async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pycurl
 
+from console.cluster.multiplex.failures import explained
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
@@ -74,7 +76,8 @@ class Answer:
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         if self._error is None:
-            self._error = pycurl.error(pycurl.E_RECV_ERROR, "closed") if over.cancelled() else over.exception()
+            closed = pycurl.error(pycurl.E_RECV_ERROR, "closed")
+            self._error = closed if over.cancelled() else explained(over.exception(), self._curl)
         self.pass_on()
         self._wake()
 

@@ -150,7 +150,9 @@ def make_certificate(folder: Path, *, days: float) -> tuple[ssl.SSLContext, Path
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=9))
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("api.example")]), False
+        )
         .add_extension(x509.BasicConstraints(True, None), True)
         .sign(key, hashes.SHA256())
     )

@@ -1,0 +1,160 @@
+"""Answers that go on reach the same server in the same way as plain requests, though another library asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.cluster.client import Client
+from console.cluster.login import Login
+from console.cluster.target import Cluster, Target, User
+from console.errors import ConsoleError, NotLoggedIn
+from tests.apiserver import ApiServer
+from tests.console.cluster.test_client import make_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PATH = "/version"
+VERSION = b'{"gitVersion": "v1.36.4-test"}'
+
+
+async def plain(client: Client) -> bytes:
+    return await client.request("GET", PATH, doing="ask")
+
+
+async def going_on(client: Client) -> bytes:
+    async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+        return await answer.read()
+
+
+async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type, str, str | None]]:
+    """What is told of either way of asking, which fails."""
+    found = []
+    for ask in (plain, going_on):
+        client = Client(Login(Target("x", "u", "d", Cluster(server=server, **cluster), user or User())))
+        with pytest.raises(ConsoleError) as caught:
+            await ask(client)
+        await client.close()
+        found.append((type(caught.value), caught.value.message, caught.value.hint))
+    return found
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["https://no-such-name.invalid", "http://127.0.0.1:1", "https://127.0.0.1:1", "htp://x", "https://[x", "nowhere"],
+)
+async def test_a_server_that_cannot_be_reached_is_told_of_in_the_same_words(server: str) -> None:
+    first, second = await said(server)
+    assert first == second
+
+
+async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server:
+        first, second = await said(server.url)
+        assert first == second
+        assert "is not from the authority" in second[1]
+    old, authority = make_certificate(tmp_path, days=-1)
+    async with ApiServer(old) as server:
+        first, second = await said(server.url, certificate_authority=str(authority))
+        assert first == second
+        assert second[1].endswith("its certificate has expired.")
+
+
+async def test_so_is_a_proxy_that_is_not_there(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server:
+        first, second = await said(server.url, certificate_authority=str(authority), proxy_url="http://127.0.0.1:1")
+        assert first == second
+
+
+async def test_a_certificate_that_may_be_any_is_accepted_if_the_kubeconfig_says_so(tmp_path: Path) -> None:
+    tls, _ = make_certificate(tmp_path, days=1)
+    async with ApiServer(tls) as server, server.client(insecure_skip_tls_verify=True) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+
+
+async def test_the_name_that_the_certificate_carries_may_be_another(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    trusted = {"certificate_authority": str(authority)}
+    async with ApiServer(tls) as server, server.client(**trusted, tls_server_name="api.example") as client:
+        assert await plain(client) == await going_on(client) == VERSION
+        assert {each.host for each in server.requests} == {f"127.0.0.1:{server.port}"}
+        first, second = await said(server.url, **trusted, tls_server_name="other.example")
+        assert "certificate is refused" in first[1]
+        assert "certificate is refused" in second[1]
+
+
+async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_verify_locations(authority)
+    pair = tmp_path / "pair.pem"
+    user = User(client_certificate=str(authority), client_key=str(pair))
+    async with ApiServer(tls) as server, server.client(user, certificate_authority=str(authority)) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+
+
+async def test_a_refused_token_is_renewed_once() -> None:
+    tokens = iter(["old", "new", "newer"])
+
+    async def source() -> tuple[str, float]:
+        return next(tokens), float("inf")
+
+    async with ApiServer() as server:
+        server.tokens = {"new"}
+        async with server.client(User(source=source)) as client:
+            assert await going_on(client) == VERSION
+        assert [each.headers["Authorization"] for each in server.asked(PATH)] == ["Bearer old", "Bearer new"]
+
+
+async def test_no_token_is_told_in_what_went_wrong() -> None:
+    async with ApiServer() as server:
+        server.tokens = {"another"}
+        for kind, message, hint in await said(server.url, User(token="s3cr3t")):
+            assert kind is NotLoggedIn
+            assert "s3cr3t" not in f"{message}{hint}"
+
+
+@asynccontextmanager
+async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
+    """An HTTP proxy that passes on what it is asked for, and notes that."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0])
+        host, port = head.split()[1].decode().split(":")
+        there, back = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[bytes] = []
+    async with (
+        ApiServer(tls) as server,
+        proxy(asked) as through,
+        server.client(certificate_authority=str(authority), proxy_url=through) as client,
+    ):
+        async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
+            assert "via" not in answer.headers
+            assert await answer.read() == VERSION
+        assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}
