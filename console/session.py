@@ -204,12 +204,16 @@ class Session(ClusterInCloud):
         since: float = 0.0,
         previous: bool = False,
         follow: bool = True,
+        drawn: bool = False,
     ) -> AsyncGenerator[LogLine, None]:
-        """Lines of a container until it has ended, over dropped connections, none lost or repeated."""
+        """Lines of a container until it has ended, over dropped connections, none lost or repeated.
+
+        `drawn`: also what is seen of a progress bar, each time it changes.
+        """
         from console.cluster import logs
 
         wanted = logs.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return logs.follow_log(self.connected.client, wanted)
+        return logs.follow_log(self.connected.client, wanted, drawn=drawn)
 
     async def exec(
         self,

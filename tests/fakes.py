@@ -291,12 +291,13 @@ class FakeSession:
 
     async def follow_log(
         self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
-        previous: bool = False, follow: bool = True,
+        previous: bool = False, follow: bool = True, drawn: bool = False,
     ) -> AsyncIterator[LogLine]:  # fmt: skip
         self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
         lines = self.logs.get((namespace, pod), [])
         for line in lines[-tail:] if tail else lines:
-            yield line
+            if drawn or not line.open:
+                yield line
             await asyncio.sleep(0)
 
     async def exec(

@@ -235,16 +235,20 @@ class LogStream:
         return [line for line in lines if line[0] >= since] if since else lines
 
 
-async def follow_log(client: Client, wanted: Wanted, backoff: Backoff = USUAL) -> AsyncGenerator[LogLine, None]:
+async def follow_log(
+    client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False
+) -> AsyncGenerator[LogLine, None]:
     """Lines of a container, secrets blotted out, until it has ended (or once, without `follow`).
 
-    Raises as `LogStream.batches` does.
+    `drawn`: also what is seen of a line that has no end yet, each time it changes. Raises as `LogStream.batches` does.
     """
     stream = LogStream(client, wanted, clean=Blotter().lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             for moment, raw in batch:
                 yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))
+            if drawn and stream.open:
+                yield LogLine(time(), stream.open.decode("utf-8", errors="replace"), open=True)
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:

@@ -16,6 +16,8 @@ class LogLine:
     time: float
     text: str
     """Without its line end; bytes that are no UTF-8 are shown as U+FFFD."""
+    open: bool = False
+    """Whether it has no end yet and is drawn again and again, as a progress bar is: another one takes its place."""
 
 
 class RankLine(msgspec.Struct, frozen=True, gc=False):

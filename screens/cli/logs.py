@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import aclosing, suppress
 from datetime import datetime
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 SETTLES = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
+CLEAR = "\x1b[K"
+"""Clears the terminal's line from the cursor on: a progress bar stands where the next line, or itself, comes."""
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -70,11 +73,17 @@ def nothing_there(session: Session, options: Options) -> None:
 
 async def one_rank(session: Session, pod: Pod, options: Options) -> int:
     """A rank's log, line by line, from the pod itself."""
+    drawn = options.follow and sys.stdout.isatty()
     lines = session.follow_log(
-        pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow
+        pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow, drawn=drawn
     )
+    before = ""
     async for line in lines:
-        say(line.text)
+        if line.open:
+            sys.stdout.write(f"{CLEAR}{line.text[: get_terminal_size().columns - 1]}\r")
+        else:
+            say(before + line.text)
+        before = CLEAR if line.open else ""
         if options.follow:
             sys.stdout.flush()
     return 0

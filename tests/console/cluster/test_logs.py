@@ -358,6 +358,17 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
         assert [text_of(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
 
 
+async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
+    async with ApiServer() as server, server.client() as client:
+        container = Container(server)
+        async with gathered(follow_log(client, Wanted("default", "p", "main"), QUICK, drawn=True)) as lines:
+            container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r")
+            await eventually(lambda: [(line.text, line.open) for line in lines] == [(" 10%|# | 1/9", True)])
+            container.end()
+            await eventually(lambda: len(lines) == 2)
+        assert (lines[1].text, lines[1].open) == (" 10%|# | 1/9", False)
+
+
 @pytest.mark.parametrize(
     ("parts", "lines"),
     [

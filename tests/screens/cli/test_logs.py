@@ -70,6 +70,20 @@ async def test_the_last_lines_are_so_many_whatever_is_kept(
     assert out[-1] == "[4] RuntimeError: x"
 
 
+async def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    bars = [LogLine(1.0, f"{at}%|{'#' * at}", open=at < 30) for at in (10, 20, 30)]
+    session.logs["default", PODS[0]] = [*bars, LogLine(2.0, "over")]
+    out, _ = await say(capsys, "logs", "llama", "0", "-f")
+    assert out == [bars[-1].text, "over"]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert await logs.logs(parse(["logs", "llama", "0", "-f"])) == 0
+    drawn = [f"\x1b[K10%|{'#' * 10}\r", f"\x1b[K20%|{'#' * 15}\r", f"\x1b[K{bars[-1].text}\n"]
+    assert capsys.readouterr().out == "".join([*drawn, "over\n"])
+
+
 async def test_following_begins_with_so_many_last_lines_of_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     now, more = time.time(), asyncio.Event()
 
