@@ -201,6 +201,10 @@ class Client:
             finally:
                 answer.close()
 
+    async def rest(self, seconds: float) -> None:
+        """Wait before `follow` is tried again; where the server cannot be reached, until it has answered anybody."""
+        await (self._multiplex.rest(seconds) if self._multiplex else asyncio.sleep(seconds))
+
     async def _accepted(self, ask: Callable[[], Awaitable[tuple[_Asked, dict[str, str]]]], doing: str) -> _Asked:
         """The first answer that is no refusal, after at most one renewal and a few short waits.
 

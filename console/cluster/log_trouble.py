@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError, NotFound, Unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from console.cluster.watch import Backoff
 
 GIVE_UP = 600.0
@@ -18,10 +20,11 @@ GIVE_UP = 600.0
 class Trouble:
     """What to do when a log cannot be read: wait and go on, take it for ended, or give up."""
 
-    def __init__(self, follow: bool, backoff: Backoff, *, seen: bool) -> None:
-        """`seen`: whether lines of it were given before."""
+    def __init__(self, follow: bool, backoff: Backoff, rest: Callable[[float], Awaitable[None]], *, seen: bool) -> None:
+        """`rest` waits so many seconds, or less if that is no use; `seen`: whether lines of it were given before."""
         self._follow = follow
         self._backoff = backoff
+        self._rest = rest
         self._failures = 0
         self._seen = seen
         self._since = 0.0
@@ -47,7 +50,10 @@ class Trouble:
             return False
         if now - self._since > GIVE_UP and isinstance(error, Unreachable):
             raise error
-        await asyncio.sleep(self._backoff.first if _waits(error) else self._backoff.wait(error, self._failures))
+        if _waits(error):
+            await asyncio.sleep(self._backoff.first)
+        else:
+            await self._rest(self._backoff.wait(error, self._failures))
         return False
 
 

@@ -86,7 +86,7 @@ class LogStream:
         self._cutter = LineCutter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
-        self._trouble = Trouble(wanted.follow, backoff, seen=self._resumes)
+        self._trouble = Trouble(wanted.follow, backoff, client.rest, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -45,6 +46,9 @@ class Multiplex:
         self._learning = asyncio.Lock()
         self._shares: bool | None = None
         """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._reached = asyncio.Event()
+        """Whether the server answered when it was asked last."""
+        self._reached.set()
         self._full: dict[Answer, None] = {}
         """Answers that hold bytes to be passed on."""
 
@@ -57,6 +61,16 @@ class Multiplex:
 
         Raises pycurl.error and OSError, which `told` puts into words, and BadKubeconfig.
         """
+        try:
+            answer = await self._get(url, headers, connect, silence)
+        except (pycurl.error, OSError):
+            self._shares = None  # it may be another server that answers next
+            self._reached.clear()
+            raise
+        self._reached.set()
+        return answer
+
+    async def _get(self, url: str, headers: Mapping[str, str], connect: float, silence: float) -> Answer:
         shares = await self._learn(headers, connect)
         curl = await self._prepare(url, headers, connect)
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
@@ -65,11 +79,19 @@ class Multiplex:
         try:
             answer.follow(self._connections.add_handle(curl))
             await answer.begun()
-        except BaseException as error:
+        except BaseException:
             answer.close()
-            self._forget(error)
             raise
         return answer
+
+    async def rest(self, seconds: float) -> None:
+        """Wait so long, but where the server cannot be reached no longer than until it has answered anybody."""
+        if self._reached.is_set():
+            await asyncio.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._reached.wait()
 
     def _holds(self, answer: Answer) -> None:
         """Bytes have come; libcurl is left before they are passed on, as it reads on while there are more."""
@@ -103,11 +125,6 @@ class Multiplex:
                     raise explained(error, curl) or error from error
                 self._shares = curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2
             return self._shares
-
-    def _forget(self, error: BaseException) -> None:
-        """After a failure it may be another server that answers."""
-        if isinstance(error, pycurl.error | OSError):
-            self._shares = None
 
     async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:
         curl = pycurl.Curl()

@@ -415,6 +415,26 @@ async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_mo
         assert [since for since, _ in stream.gaps] == [pytest.approx(START + 1, abs=1e-5)]
 
 
+async def test_all_go_on_once_the_server_has_answered_one_of_them() -> None:
+    async with ApiServer() as server, server.client() as client:
+        container = Container(server)
+        patient, eager = (
+            LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=Backoff(first=first, most=first))
+            for first in (60.0, 0.02)
+        )
+        async with gathered(patient.batches()) as slow, gathered(eager.batches()) as quick:
+            container.say(1, b"one")
+            await eventually(lambda: slow and quick)
+            await server.stop()
+            await eventually(lambda: {patient.state, eager.state} == {StreamState.RECONNECTING})
+            await asyncio.sleep(0.2)  # both have tried again, and wait
+            await server.start()
+            container.say(2, b"two")
+            await eventually(lambda: len(slow) == len(quick) == 2)
+            container.end()
+            await eventually(lambda: patient.state is eager.state is StreamState.ENDED)
+
+
 async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
