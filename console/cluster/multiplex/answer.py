@@ -32,6 +32,8 @@ class Answer:
         self._timer = self._loop.call_at(self._heard + silence, self._look)
         self._begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
+        self._finished = False
+        """Whether it has ended, and `_error` says how. `_over` is done a turn of the loop earlier."""
         self._error: BaseException | None = None
         self._to: Callable[[bytes], None] | None = None
         self._failed = False
@@ -75,6 +77,7 @@ class Answer:
 
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
+        self._finished = True
         if self._error is None:
             closed = pycurl.error(pycurl.E_RECV_ERROR, "closed")
             self._error = closed if over.cancelled() else explained(over.exception(), self._curl)
@@ -88,7 +91,7 @@ class Answer:
             self._timer = self._loop.call_later(waits, self._look)
         else:
             self._error = TimeoutError()
-            self.close()
+            self._end()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -104,11 +107,11 @@ class Answer:
     @property
     def _is_over(self) -> bool:
         """Whether it has ended well."""
-        return self._over is not None and self._over.done() and self._error is None
+        return self._finished and self._error is None
 
     async def _news(self) -> None:
         """Wait until there is more; raises what it ended with."""
-        if self._over is not None and self._over.done():
+        if self._finished:
             raise self._error or pycurl.error(pycurl.E_GOT_NOTHING, "no answer")
         self._waiting = self._loop.create_future()
         try:
@@ -152,14 +155,18 @@ class Answer:
             self._to(self._taken())
         except Exception as error:  # noqa: BLE001  # raised by `pour`, which waits for the end
             self._failed, self._error = True, error
-            self.close()
+            self._end()
 
     async def read(self) -> bytes:
         """All of it."""
         return b"".join([piece async for piece in self.pieces()])
 
     def close(self) -> None:
-        """Ask for no more of it."""
+        """Ask for no more of it; what is held is given to nobody."""
+        self._to = None
+        self._end()
+
+    def _end(self) -> None:
         self._timer.cancel()
         if self._over is not None:
             self._over.cancel()
