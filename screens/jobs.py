@@ -89,8 +89,8 @@ class JobTable(ResourceTable[JobLine]):
     EMPTY = Notice("No jobs.", "n launches one.")
 
     def on_resize(self) -> None:
-        """The reason gets two fifths of the line; columns that matter less make room."""
-        self.set_columns(job_columns(max(20, 2 * self.size.width // 5 - 6)))
+        """The reason gets a third of the line; columns that matter less make room."""
+        self.set_columns(job_columns(max(20, self.size.width // 4 + 7)))
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
