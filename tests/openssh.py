@@ -46,7 +46,7 @@ class OpenSsh:
         return await self.run("ssh", "-F", str(self.config), "-o", "BatchMode=yes", *options, host, command)
 
     async def scp(self, *paths: str) -> Done:
-        return await self.run("scp", "-q", "-F", str(self.config), *paths)
+        return await self.run("scp", "-o", "LogLevel=ERROR", "-F", str(self.config), *paths)
 
     async def sftp(self, host: str, commands: str) -> Done:
         return await self.run("sftp", "-q", "-b", "-", "-F", str(self.config), host, typed=commands.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, CopyFailed, NotFound
@@ -187,7 +188,8 @@ class Send:
             present = await self._present(staging) if self._meter.done > begun else {}
             left = [each for each in entries if not (each.file and each.same(present.get(each.path)))]
             self._meter.done = self._meter.landed = begun + sum(each.size for each in entries if each not in left)
-            await self._files.unpack(staging, pack(source, left, sent), length(left))
+            async with aclosing(pack(source, left, sent)) as packed:
+                await self._files.unpack(staging, packed, length(left))
             return True
 
         await self._meter.insist(str(source), attempt)

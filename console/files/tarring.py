@@ -6,6 +6,7 @@ import asyncio
 import io
 import queue
 import tarfile
+from contextlib import aclosing
 from typing import IO, TYPE_CHECKING
 
 from console.errors import ConsoleError, CopyFailed
@@ -13,7 +14,7 @@ from console.files import local
 from console.models.copying import CopyProblem, Entry, EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -41,30 +42,30 @@ def length(entries: Sequence[Entry]) -> int:
     return sum(len(_header(each)) + _padded(each.size) for each in entries) + 2 * _BLOCK
 
 
-def _pieces(top: Path, entry: Entry) -> Iterator[bytes]:
+async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int], None]) -> AsyncGenerator[bytes, None]:
+    """The tar; `sent` hears of each piece of a file. Close it if it is left before its end."""
+    for entry in entries:
+        yield _header(entry)
+        if entry.file:
+            async with aclosing(_content(top / entry.path, entry.size)) as pieces:
+                async for data in pieces:
+                    yield data
+                    sent(entry, len(data))
+    yield bytes(2 * _BLOCK)
+
+
+async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     """A file's content as long as it was when it was listed: cut, or filled up with zeros, if it has changed since."""
-    left = entry.size
-    with local.told(top / entry.path), (top / entry.path).open("rb") as file:
-        while left and (data := file.read(min(_PIECE, left))):
+    left = size
+    with local.told(path), await asyncio.to_thread(path.open, "rb") as file:
+        while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
             left -= len(data)
             yield data
     while left:
         zeros = min(_PIECE, left)
         left -= zeros
         yield bytes(zeros)
-    yield bytes(_padded(entry.size) - entry.size)
-
-
-async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int], None]) -> AsyncIterator[bytes]:
-    """The tar; `sent` hears of each piece of a file."""
-    for entry in entries:
-        yield _header(entry)
-        if entry.file:
-            pieces = _pieces(top, entry)
-            while (data := await asyncio.to_thread(next, pieces, None)) is not None:
-                yield data
-                sent(entry, len(data))
-    yield bytes(2 * _BLOCK)
+    yield bytes(_padded(size) - size)
 
 
 class _Pipe(io.RawIOBase):

@@ -64,7 +64,8 @@ async def test_ssh_scp_and_sftp_by_name(session: Session, openssh: OpenSsh, tmp_
     done = await openssh.ssh(host.host, "echo in; exit 3")
     assert (done.out, done.code) == ("in\n", 3), done.err
     (tmp_path / "sent").write_bytes(b"x" * 300_000)
-    assert (await openssh.scp(str(tmp_path / "sent"), f"{host.host}:got")).code == 0
+    done = await openssh.scp(str(tmp_path / "sent"), f"{host.host}:got")
+    assert done.code == 0, done.err
     done = await openssh.sftp(host.host, f"get got {tmp_path}/back\nrm got\n")
     assert (tmp_path / "back").read_bytes() == b"x" * 300_000, done.err
 

@@ -33,7 +33,7 @@ async def going_on(client: Client) -> bytes:
         return await answer.read()
 
 
-async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type, str, str | None]]:
+async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
     """What is told of either way of asking, which fails."""
     found = []
     for ask in (plain, going_on):
@@ -82,11 +82,14 @@ async def test_a_certificate_that_may_be_any_is_accepted_if_the_kubeconfig_says_
 
 async def test_the_name_that_the_certificate_carries_may_be_another(tmp_path: Path) -> None:
     tls, authority = make_certificate(tmp_path, days=1)
-    trusted = {"certificate_authority": str(authority)}
-    async with ApiServer(tls) as server, server.client(**trusted, tls_server_name="api.example") as client:
+    ca = str(authority)
+    async with (
+        ApiServer(tls) as server,
+        server.client(certificate_authority=ca, tls_server_name="api.example") as client,
+    ):
         assert await plain(client) == await going_on(client) == VERSION
         assert {each.host for each in server.requests} == {f"127.0.0.1:{server.port}"}
-        first, second = await said(server.url, **trusted, tls_server_name="other.example")
+        first, second = await said(server.url, certificate_authority=ca, tls_server_name="other.example")
         assert "certificate is refused" in first[1]
         assert "certificate is refused" in second[1]
 
