@@ -166,8 +166,8 @@ class Sftp(SFTPServer):
     """The subsystem, which ends like a program: with an exit code."""
 
     def finish_subsystem(self) -> None:
-        """Say that it went well."""
-        super().finish_subsystem()
+        """Say that it went well, before the channel is closed: a client hears nothing after that."""
         with suppress(OSError, EOFError):  # the client has gone
             if self.sock is not None:
                 self.sock.send_exit_status(0)
+        super().finish_subsystem()
