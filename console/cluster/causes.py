@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import ssl
 
 from console.errors import TRY_AGAIN, BadKubeconfig, Unreachable
@@ -15,6 +16,8 @@ _WORDS = {
     errno.EHOSTUNREACH: "there is no route to it",
     errno.ETIMEDOUT: "it did not answer in time",
 }
+_NAMES = re.compile(r"//[^/\s]*@")
+"""Of an address: who asks, and a password perhaps."""
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
@@ -56,10 +59,15 @@ def why(error: BaseException) -> tuple[str, str]:
 
 
 def unreachable(server: str, doing: str, reason: str, hint: str) -> Unreachable:
-    """The error that says so, whichever way the server was asked."""
-    return Unreachable(f"Could not {doing}: the API server {server} cannot be reached: {reason}.", hint)
+    """The error that says so, whichever way the server was asked; no name and password of an address is in it."""
+    said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
+    return Unreachable(_without_names(said), hint)
+
+
+def _without_names(said: str) -> str:
+    return _NAMES.sub("//", said)
 
 
 def no_address(server: str) -> BadKubeconfig:
     """The error that says that nothing can be asked there."""
-    return BadKubeconfig(f"The kubeconfig's server address {server} is no URL.", "Correct it.")
+    return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is no URL."), "Correct it.")

@@ -80,11 +80,13 @@ class Client:
         self.login = login
         self._session: aiohttp.ClientSession | None = None
         self._multiplex: Multiplex | None = None
+        self._closed = False
         self._opening = 0
         """Connections whose TLS handshake was begun and, as far as is known, not ended."""
 
     async def close(self) -> None:
         """Close all connections."""
+        self._closed = True
         if self._multiplex:
             await self._multiplex.close()
         if self._session:
@@ -186,6 +188,10 @@ class Client:
     async def follow(self, path: str, *, doing: str, params: Params, silence: float) -> AsyncIterator[Answer]:
         """An answer that goes on, beside many others; raises as `stream` does."""
         library = await asyncio.to_thread(_import_multiplex)
+        if self._closed:
+            raise ConsoleError(
+                "The connection to this cluster was closed.", "Open the page, or run the command, again."
+            )
         self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
         url = str(self.url(path).extend_query(params))
 
@@ -198,6 +204,9 @@ class Client:
             answer = await self._accepted(ask, doing)
             try:
                 yield answer
+            except TimeoutError:
+                multiplex.doubt()
+                raise
             finally:
                 answer.close()
 

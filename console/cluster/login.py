@@ -93,7 +93,17 @@ class Login:
         async with self._renewing:
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
                 await self._obtain()
+                self._check()
         return {"Authorization": self._authorization} if self._authorization else {}
+
+    def _check(self) -> None:
+        """A line end in a token would end the header, and what is behind it would be another one."""
+        if not (self._authorization.isascii() and self._authorization.isprintable()):
+            self._ready = False
+            raise BadKubeconfig(
+                f'The token or password of user "{self.target.user_name}" has a character that no header may hold.',
+                "Write the kubeconfig again.",
+            )
 
     async def renew(self, refused: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if there is no other to be had."""
@@ -104,6 +114,7 @@ class Login:
             if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
                 before = (self._authorization, self._certificate)
                 await self._obtain()
+                self._check()
                 return before != (self._authorization, self._certificate)
         return True
 
@@ -131,7 +142,7 @@ class Login:
             self._authorization = Secret("Bearer " + await asyncio.to_thread(_read_secret, user.token_file))
             self._expires = self._clock() + REREAD_AFTER + RENEW_BEFORE
         elif user.token:
-            self._authorization = Secret(f"Bearer {user.token}")
+            self._authorization = Secret(f"Bearer {user.token.strip()}")
         elif user.username and user.password is not None:
             pair = f"{user.username}:{user.password}".encode()
             self._authorization = Secret("Basic " + base64.b64encode(pair).decode())
@@ -164,8 +175,8 @@ class Login:
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' authorities predate what it asks for
             if given.client:
                 _load_pair(context, given.client)
-        except ssl.SSLError as error:
-            what = error.reason or "not a certificate"
+        except (ssl.SSLError, ValueError, TypeError) as error:
+            what = getattr(error, "reason", "") or "not a certificate"
             raise BadKubeconfig(
                 f'The certificates of context "{self.target.context}" cannot be used: {what}.',
                 "Write the kubeconfig again.",

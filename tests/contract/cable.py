@@ -23,6 +23,7 @@ class Cable:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._dead = False
+        self._silent: set[asyncio.StreamWriter] = set()
 
     @property
     def connections(self) -> int:
@@ -32,6 +33,10 @@ class Cable:
     def kill(self) -> None:
         """Let whatever is sent vanish, without a word to either side, until it is pulled."""
         self._dead = True
+
+    def hush(self) -> None:
+        """Let whatever is sent over the connections that stand vanish for ever; new ones work."""
+        self._silent |= self._open
 
     async def plug(self) -> None:
         """Put it in."""
@@ -61,7 +66,7 @@ class Cable:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
-            if not self._dead:
+            if not self._dead and writer not in self._silent:
                 writer.write(data)
                 await writer.drain()
         writer.close()

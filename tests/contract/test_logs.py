@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.cluster import client, logs
 from console.follow import Follow
 from console.session import Session
 from console.settings import Settings
@@ -17,6 +18,8 @@ from tests.contract.cluster import CORE, eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import pytest
 
     from console.follow.joblog import JobLog
     from tests.contract.cable import Cable
@@ -157,6 +160,23 @@ async def test_many_ranks_share_connections_where_the_server_has_http_2(
         shared = heard.line.connections - heard.before < MANY
         assert shared is (cluster.name == "lab")
         await heard.has(printed)
+
+
+async def test_logs_come_back_from_a_network_that_was_cut_without_a_word(
+    cluster: Cluster, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SILENCE", 4.0)
+    monkeypatch.setattr(client, "CONNECT", 2.0)
+    await space.queue("team", 64)
+    await space.jobset("job", "team", RANKS)
+    pods = await space.pods("job", RANKS)
+    async with hearing(cluster, space, tmp_path) as heard:
+        printed = await print_lines(space, pods, "before")
+        await heard.has(printed)
+        heard.line.hush()
+        printed += await print_lines(space, pods, "after")
+        await heard.has(printed)
+        assert heard.log.coverage.gaps == ()
 
 
 async def gaps(log: JobLog, number: int) -> bool:

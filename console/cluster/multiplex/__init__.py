@@ -8,6 +8,8 @@ without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -31,8 +33,26 @@ STREAMS = 16
 """Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
 many as API servers allow) cost a third more processor time where each has something at another moment.
 """
+DEAD = 30
+"""Seconds after which a connection whose other end confirms nothing is taken for cut."""
 _SUPPRESS_CONNECT_HEADERS = 265
 """CURLOPT_SUPPRESS_CONNECT_HEADERS, to which pycurl gives no name."""
+
+
+def _connections() -> pycurl.AsyncCurlMulti:
+    made = pycurl.AsyncCurlMulti()
+    made.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+    made.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
+    return made
+
+
+def _gives_up(fd: int, purpose: int) -> int:
+    """Let the system, where it can (Linux), give a dead connection up sooner than after a quarter of an hour."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        with socket.socket(fileno=os.dup(fd)) as same:
+            same.setsockopt(socket.IPPROTO_TCP, option, 1000 * DEAD)
+    return 0
 
 
 class Multiplex:
@@ -40,12 +60,13 @@ class Multiplex:
 
     def __init__(self, login: Login) -> None:
         self._login = login
-        self._connections = pycurl.AsyncCurlMulti()
-        self._connections.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
-        self._connections.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, STREAMS)
-        self._learning = asyncio.Lock()
+        self._connections = _connections()
+        self._retired: list[pycurl.AsyncCurlMulti] = []
+        """Connections that answer nothing any more, with what still waits on them."""
         self._shares: bool | None = None
         """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._probe: asyncio.Task[bool] | None = None
+        """Asks that."""
         self._reached = asyncio.Event()
         """Whether the server answered when it was asked last."""
         self._reached.set()
@@ -54,7 +75,10 @@ class Multiplex:
 
     async def close(self) -> None:
         """Close all connections; whoever still reads is told that they broke off."""
-        await self._connections.aclose()
+        if self._probe is not None:
+            self._probe.cancel()
+        for each in (*self._retired, self._connections):
+            await each.aclose()
 
     async def get(self, url: str, headers: Mapping[str, str], *, connect: float, silence: float) -> Answer:
         """Ask, and wait for status and headers. `connect` and `silence` are how long (s) it may take, and say nothing.
@@ -64,14 +88,18 @@ class Multiplex:
         try:
             answer = await self._get(url, headers, connect, silence)
         except (pycurl.error, OSError):
-            self._shares = None  # it may be another server that answers next
+            self.doubt()
             self._reached.clear()
             raise
         self._reached.set()
         return answer
 
+    def doubt(self) -> None:
+        """An answer broke off, or fell silent: what is asked next finds out whether the server still answers."""
+        self._shares = None
+
     async def _get(self, url: str, headers: Mapping[str, str], connect: float, silence: float) -> Answer:
-        shares = await self._learn(headers, connect)
+        shares = await self._learned(headers, connect)
         curl = await self._prepare(url, headers, connect)
         # Those that come together wait for one connection. Without HTTP/2 some would do so for ever.
         curl.setopt(pycurl.PIPEWAIT, int(shares))
@@ -110,21 +138,44 @@ class Multiplex:
                 loop.call_soon(self._pass_on)
                 return
 
+    async def _learned(self, headers: Mapping[str, str], connect: float) -> bool:
+        """Whether the server has HTTP/2: asked once for all who want to know."""
+        if self._shares is None:
+            if self._probe is None:
+                self._probe = asyncio.create_task(self._learn(headers, connect), name="multiplex:probe")
+                self._probe.add_done_callback(self._probed)
+            self._shares = await asyncio.shield(self._probe)
+        return self._shares
+
+    def _probed(self, probe: asyncio.Task[bool]) -> None:
+        self._probe = None
+        if not probe.cancelled():
+            probe.exception()  # whoever waits raises it; there may be nobody any more
+
     async def _learn(self, headers: Mapping[str, str], connect: float) -> bool:
-        """Whether the server has HTTP/2: asked by something that every server answers at once, as a log may not."""
-        async with self._learning:
-            if self._shares is None and not self._login.server.startswith("https:"):
-                self._shares = False
-            if self._shares is None:
-                curl = await self._prepare(f"{self._login.server}/version", headers, connect)
-                curl.setopt(pycurl.TIMEOUT, int(connect))
-                curl.setopt(pycurl.WRITEFUNCTION, len)
-                try:
-                    await self._connections.perform(curl)
-                except pycurl.error as error:
-                    raise explained(error, curl) or error from error
-                self._shares = curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2
-            return self._shares
+        """Asked by something that every server answers at once, as a log may not."""
+        if not self._login.server.startswith("https:"):
+            return False
+        curl = await self._prepare(f"{self._login.server}/version", headers, connect)
+        curl.setopt(pycurl.TIMEOUT_MS, int(1000 * connect))
+        curl.setopt(pycurl.WRITEFUNCTION, len)
+        try:
+            await self._connections.perform(curl)
+            return bool(curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2)
+        except pycurl.error as error:
+            if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
+                await self._retire()
+            raise explained(error, curl) or error from error
+        finally:
+            curl.close()
+
+    async def _retire(self) -> None:
+        """Ask nothing over these connections any more: they may be cut where nobody tells, and libcurl would go on."""
+        self._retired.append(self._connections)
+        self._connections = _connections()
+        for each in [each for each in self._retired if not each.futures()]:
+            self._retired.remove(each)
+            await each.aclose()
 
     async def _prepare(self, url: str, headers: Mapping[str, str], connect: float) -> pycurl.Curl:
         curl = pycurl.Curl()
@@ -145,8 +196,11 @@ class Multiplex:
         curl.setopt(pycurl.HTTPHEADER, [f"{name}: {value}" for name, value in headers.items()])
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        curl.setopt(pycurl.CONNECTTIMEOUT, int(connect))
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, int(1000 * connect))
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
+        curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
+        curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, _gives_up)
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         if login.proxy or login.loopback:  # else that of the environment

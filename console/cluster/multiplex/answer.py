@@ -50,7 +50,7 @@ class Answer:
         self._over = over
         over.add_done_callback(self._ended)
 
-    # what libcurl says; none of it may start or end an answer
+    # what libcurl calls, from where nothing may be started or ended
 
     def _header(self, line: bytes) -> None:
         name, colon, value = line.decode("latin-1").partition(":")
@@ -75,12 +75,15 @@ class Answer:
             self._wake()
         return None
 
+    # its end
+
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         self._finished = True
         if self._error is None:
             closed = pycurl.error(pycurl.E_RECV_ERROR, "closed")
             self._error = closed if over.cancelled() else explained(over.exception(), self._curl)
+        self._curl.close()
         self.pass_on()
         self._wake()
 
@@ -92,6 +95,11 @@ class Answer:
         else:
             self._error = TimeoutError()
             self._end()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        if self._over is not None:
+            self._over.cancel()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -123,7 +131,9 @@ class Answer:
         """Its bytes as they come."""
         while True:
             if self._pieces:
-                yield self._taken()
+                piece = self._taken()
+                self._go_on()
+                yield piece
             elif self._is_over:
                 return
             else:
@@ -131,10 +141,17 @@ class Answer:
 
     def _taken(self) -> bytes:
         pieces, self._pieces, self._held = self._pieces, [], 0
-        if self._paused:
-            self._paused, self._heard = False, self._loop.time()
-            self._curl.pause(pycurl.PAUSE_CONT)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _go_on(self) -> None:
+        """There is room for more."""
+        if self._paused and not self._finished:
+            self._paused, self._heard = False, self._loop.time()
+            try:
+                self._curl.pause(pycurl.PAUSE_CONT)
+            except pycurl.error as error:
+                self._error = error
+                self._end()
 
     async def pour(self, to: Callable[[bytes], None]) -> None:
         """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
@@ -156,6 +173,8 @@ class Answer:
         except Exception as error:  # noqa: BLE001  # raised by `pour`, which waits for the end
             self._failed, self._error = True, error
             self._end()
+        else:
+            self._go_on()
 
     async def read(self) -> bytes:
         """All of it."""
@@ -165,8 +184,3 @@ class Answer:
         """Ask for no more of it; what is held is given to nobody."""
         self._to = None
         self._end()
-
-    def _end(self) -> None:
-        self._timer.cancel()
-        if self._over is not None:
-            self._over.cancel()

@@ -12,7 +12,7 @@ import pytest
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
-from console.errors import ConsoleError, NotLoggedIn
+from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn
 from tests.apiserver import ApiServer
 from tests.console.cluster.test_client import make_certificate
 
@@ -115,6 +115,27 @@ async def test_a_refused_token_is_renewed_once() -> None:
         async with server.client(User(source=source)) as client:
             assert await going_on(client) == VERSION
         assert [each.headers["Authorization"] for each in server.asked(PATH)] == ["Bearer old", "Bearer new"]
+
+
+@pytest.mark.parametrize("token", ["two\r\nX-Evil: 1", "two\nlines", "schlüssel"])
+async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
+    async with ApiServer() as server:
+        for kind, message, _ in await said(server.url, User(token=token)):
+            assert kind is BadKubeconfig
+            assert token not in message
+        assert server.requests == []
+
+
+async def test_a_line_end_behind_a_token_is_no_part_of_it() -> None:
+    async with ApiServer() as server, server.client(User(token="t\n")) as client:
+        assert await plain(client) == await going_on(client) == VERSION
+        assert {each.headers["Authorization"] for each in server.requests} == {"Bearer t"}
+
+
+async def test_no_password_of_an_address_is_told() -> None:
+    for server, proxy_url in (("http://anna:s3cr3t@127.0.0.1:1", None), ("http://h", "socks9://anna:s3cr3t@h:1")):
+        for _, message, hint in await said(server, proxy_url=proxy_url):
+            assert "s3cr3t" not in f"{message}{hint}"
 
 
 async def test_no_token_is_told_in_what_went_wrong() -> None:

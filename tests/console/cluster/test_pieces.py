@@ -12,7 +12,7 @@ from aiohttp import web
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
-from console.errors import NotAllowed, Unreachable
+from console.errors import ConsoleError, NotAllowed, Unreachable
 from tests.apiserver import ApiServer, eventually, forbidden
 from tests.console.cluster.test_client import make_certificate
 
@@ -139,6 +139,19 @@ async def test_one_that_breaks_off_gives_what_came_and_says_so(end: bytes) -> No
     assert b"".join(found) == b"one\n" + end[3:]
 
 
+@pytest.mark.parametrize("poured_out", [False, True])
+async def test_many_that_break_off_together_have_not_ended_well(poured_out: bool) -> None:
+    async with saying(HEAD + b"5\r\nthr") as client:
+
+        async def broken() -> str:
+            with pytest.raises(Unreachable) as caught:
+                await (poured(client, []) if poured_out else read(client))
+            return caught.value.message
+
+        said = await asyncio.gather(*(broken() for _ in range(20)))
+        assert all("broke off" in each for each in said), said
+
+
 async def test_one_without_chunks_ends_with_the_connection_or_by_its_length() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\n\r\n", b"one\n", b"two\n") as client:
         assert await read(client) == b"one\ntwo\n"
@@ -150,6 +163,17 @@ async def test_one_that_falls_silent_is_given_up() -> None:
     async with saying(HEAD, b"4\r\none\n\r\n", hold=True) as client:
         with pytest.raises(Unreachable, match="did not answer in time"):
             await read(client, silence=0.05)
+
+
+async def test_nothing_is_asked_once_the_connections_are_closed() -> None:
+    async with saying(HEAD, hold=True) as client:
+        reading = asyncio.create_task(read(client))
+        await asyncio.sleep(0.1)
+        await client.close()
+        with pytest.raises(Unreachable, match="broke off"):
+            await reading
+        with pytest.raises(ConsoleError, match="was closed"):
+            await read(client)
 
 
 async def test_what_goes_wrong_with_the_bytes_is_raised_and_ends_the_answer() -> None:
