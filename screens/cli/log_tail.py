@@ -65,6 +65,25 @@ async def last_first(
         await asyncio.gather(coming, return_exceptions=True)
 
 
+async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
+    """The same, and an empty batch whenever none came for a moment."""
+    coming = _next(lines)
+    try:
+        while True:
+            await asyncio.wait({coming}, timeout=_QUIET)
+            if not coming.done():
+                yield []
+            elif (batch := coming.result()) is None:
+                return
+            else:
+                yield batch
+                coming = _next(lines)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await lines.aclose()
+
+
 def _next(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[RankLine] | None]:
     return asyncio.ensure_future(anext(lines, None))
 

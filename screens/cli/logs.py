@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import aclosing, suppress
 from datetime import datetime
+from operator import itemgetter
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from console.models.levels import at_least
 from console.models.ranks import ranks
 from screens.cli.connect import connected
 from screens.cli.jobs import JOB_KINDS, find_job, pod_of_rank
-from screens.cli.log_tail import last_first
+from screens.cli.log_tail import CATCHES_UP, last_first, with_pauses
 from screens.cli.output import say, warn
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 async def logs(options: Options) -> int:
     """Print the log of a rank, or of all of them."""
+    if options.all and options.rank is not None:
+        raise BadInput(f"Both rank {options.rank} and all ranks were named.", "Leave one of them out.")
     picks = Picks(options)
     async with connected(options, JOB_KINDS) as session:
         fleet = await session.listed(*JOB_KINDS)
@@ -53,22 +56,50 @@ async def logs(options: Options) -> int:
             session.namespace, options.job, tail=options.tail, once=not options.follow
         ) as log:
             await log.ready.wait()
-            if not log.parts:
-                nothing_there(session, options)
+            check_there(log, session, options)
             if log.gone:
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
             await print_all(log, options, picks)
     return 0
 
 
-def nothing_there(session: Session, options: Options) -> None:
-    """Raises what is missing: the job, its pods, or that of the rank."""
-    if options.all and options.rank is None:
-        job = find_job(session.fleet, session.namespace, options.job)
-        if not any(each.pod for each in ranks(job, session.fleet)):
-            raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
-    else:
-        pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
+def check_there(log: JobLog, session: Session, options: Options) -> None:
+    """Raises what is missing, if nothing can be printed: the job, its pods, or the pod of the rank and what it said."""
+    if options.all:
+        if not log.parts:
+            job = find_job(session.fleet, session.namespace, options.job)
+            if not any(each.pod for each in ranks(job, session.fleet)):
+                raise NotFound(f"{options.job} has no pods: the job is {job.state}.", f"Why: a4 why {options.job}")
+    elif not any(len(part) for part in log.parts_of(options.rank or 0)):
+        check_rank(log, session, options)
+
+
+def check_rank(log: JobLog, session: Session, options: Options) -> None:
+    """Raises why there is no line of the rank, and none will come."""
+    rank, name = options.rank or 0, options.job
+    if log.gone and log.ranks:
+        if not 0 <= rank < log.ranks:
+            raise BadInput(f"{name} has no rank {rank}.", f"Its ranks are 0 to {log.ranks - 1}.")
+        raise NotFound(f"{name} is gone, and nothing of the log of its rank {rank} was kept.", others(log, name, rank))
+    try:
+        pod_of_rank(session.fleet, session.namespace, name, rank)
+    except NotFound as error:
+        job = find_job(session.fleet, session.namespace, name)
+        if job.finished:
+            raise NotFound(
+                f"The pod of rank {rank} of {name} is gone, and nothing of its log was kept: the job is {job.state}.",
+                others(log, name, rank),
+            ) from error
+        if not options.follow or not log.parts:
+            raise
+
+
+def others(log: JobLog, name: str, rank: int) -> str:
+    """What else can be read of the job."""
+    hints = [] if log.gone else [f"Why: a4 why {name}"]
+    if any(part.rank != rank for part in log.parts):
+        hints.append(f"What other ranks printed: a4 logs {name} --all")
+    return ". ".join(hints)
 
 
 async def one_rank(session: Session, pod: Pod, options: Options) -> int:
@@ -124,13 +155,14 @@ def moment(text: str) -> float:
 
 async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
-    wanted = None if options.all and options.rank is None else {options.rank or 0}
+    wanted = None if options.all else {options.rank or 0}
     printer = AgreedPrinter(log, options) if options.consensus else Printer(log, options)
     async with aclosing(log.lines(wanted)) as lines:
         tail = lines if options.tail is None else last_first(lines, log, options.tail, follow=options.follow)
-        async with aclosing(tail) as batches:
+        async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
             async for batch in batches:
                 printer.take([line for line in batch if picks(line)] if picks.needed else batch)
+                printer.release(batch)
     printer.end()
     coverage = log.coverage
     if options.json:
@@ -155,6 +187,9 @@ class Printer:
             sys.stdout.write("".join(map(self._line, lines)))
             sys.stdout.flush()
 
+    def release(self, came: list[RankLine]) -> None:
+        """Nothing is held back."""
+
     def end(self) -> None:
         """Nothing is held back."""
 
@@ -174,6 +209,9 @@ class AgreedPrinter:
         self._consensus = Consensus()
         self._held: list[tuple[float, Agreed]] = []
         self._taken = 0
+        self._began = time.time()
+        self._until = time.monotonic() + CATCHES_UP
+        self._caught_up = False
 
     def take(self, lines: list[RankLine]) -> None:
         """Lines in the order of time."""
@@ -181,8 +219,26 @@ class AgreedPrinter:
         now = time.monotonic()
         self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
         self._taken = len(self._consensus.lines)
-        if self._options.follow:
-            self._print(now - SETTLES)
+
+    def release(self, came: list[RankLine]) -> None:
+        """Print what has settled; `came` is all that came just now, wanted or not: nothing in a pause."""
+        if not self._options.follow:
+            return
+        if not self._caught_up and self._is_caught_up(came):
+            self._caught_up = True
+            self._settle()
+        self._print(time.monotonic() - SETTLES)
+
+    def _is_caught_up(self, came: list[RankLine]) -> bool:
+        """Whether what was there when following began has come: until then one rank's lines come without another's."""
+        if time.monotonic() > self._until:
+            return all(line.time >= self._began for line in came)
+        return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
+
+    def _settle(self) -> None:
+        """Lines that were there are as old as they say, however late they were read."""
+        ago = time.time() - time.monotonic()
+        self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
 
     def end(self) -> None:
         """What was held back."""

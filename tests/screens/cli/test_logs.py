@@ -139,6 +139,104 @@ async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: 
     assert json.loads(out[0])["ranks"] == list(range(6))
 
 
+@pytest.mark.parametrize("words", [(), ("-f",), ("--json",), ("-f", "--grep", "x")])
+async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    session.show(
+        pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
+    )
+    with pytest.raises(NotFound, match=r"^The pod of rank 0 of sweep is gone, and nothing .* was kept: the job is"):
+        await logs.logs(parse(["logs", "sweep", "0", *words]))
+    assert capsys.readouterr().out == ""
+    session.logs["default", "sweep-workload-0-1-x7k1"] = []
+    assert await say(capsys, "logs", "sweep", "1", "--grep", "x") == ([], "")  # its pod is there, and printed nothing
+
+
+async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del session.logs["default", PODS[3]]
+    await say(capsys, "logs", "llama", "--all")
+    session.show(jobsets={}, pods={})
+    with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its rank 3 was kept") as raised:
+        await logs.logs(parse(["logs", "llama", "3"]))
+    assert "a4 logs llama --all" in raised.value.hint
+    with pytest.raises(BadInput, match=r"^llama has no rank 6"):
+        await logs.logs(parse(["logs", "llama", "6"]))
+
+
+async def test_one_rank_and_all_of_them_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^Both rank 0 and all ranks were named"):
+        await logs.logs(parse(["logs", "llama", "0", "--all"]))
+
+
+class Clock:
+    """Each look at it is a tenth of a second after the one before."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 0.1
+        return self.now
+
+    def time(self) -> float:
+        return 1000.0 + self.now
+
+
+async def followed_by_consensus(
+    monkeypatch: pytest.MonkeyPatch, batches: list[list[RankLine]], last: str, *, waiting: int = 0
+) -> tuple[list[str], float]:
+    """What is printed until the line with those words is, after which nothing more comes, and when that was."""
+    clock, printed, seen = Clock(), list[str](), asyncio.Event()
+    monkeypatch.setattr(logs, "time", clock)
+    monkeypatch.setattr(log_tail, "_QUIET", 0.0005)
+
+    def write(text: str) -> None:
+        printed.append(text)
+        if last in text:
+            seen.set()
+
+    async def lines() -> AsyncGenerator[list[RankLine], None]:
+        for batch in batches:
+            yield batch
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=write, flush=lambda: None))
+    log = SimpleNamespace(
+        lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
+    )
+    options = parse(["logs", "llama", "--all", "-f", "--consensus"])
+    task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.Picks(options)))
+    try:
+        await asyncio.wait_for(seen.wait(), 10)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return printed, clock.now
+
+
+async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [[RankLine(0, 1000.0, "step 1"), RankLine(1, 1000.0, "step 1")], [RankLine(1, 1001.0, "CUDA error")]]
+    printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
+    assert printed == ["[×2 of 2] step 1\n", "[rank 1] CUDA error\n"]
+    assert at >= logs.SETTLES
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+async def test_what_was_there_when_following_began_is_printed_at_once(
+    monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    batches = [
+        [RankLine(0, 100.0, "ready"), RankLine(0, 300.0, "mine")],
+        [RankLine(1, 101.0, "ready"), RankLine(1, 200.0, "RuntimeError")],
+    ]
+    printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
+    assert printed == ["[×2 of 2] ready\n", "[rank 1] RuntimeError\n", "[rank 0] mine\n"]
+    assert at < logs.SETTLES - 1
+
+
 async def test_a_deleted_job_is_read_from_what_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
