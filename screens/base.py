@@ -22,7 +22,7 @@ from console.models.link import LinkState
 from screens.filtering import FilteredScreen
 from screens.typing_ahead import OrderedApp
 from screens.widgets.abstract import Abstract
-from screens.widgets.key_bar import KeyBar, KeyHint
+from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.widgets.title_bar import Title, TitleBar
@@ -311,7 +311,8 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
 
     def _show_keys(self) -> None:
-        # First those of the part of the screen that is in front, such as a tab; then the page's, then the table's.
+        # First those of lines that are read; then those of the part of the screen that is in front, such as a tab;
+        # then the page's, then the table's.
         order: dict[object, int] = {self: 1, self.focused: 2}
         seen: dict[str, tuple[int, KeyHint]] = {}
         for active in self.active_bindings.values():
@@ -319,7 +320,8 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
             if binding.show and binding.description and active.enabled and binding.action not in seen:
                 hint = KeyHint(self.app.get_key_display(binding), binding.description, binding.action,
                                last=active.node is self.app)  # fmt: skip
-                seen[binding.action] = (order.get(active.node, 0), hint)
+                reading = READING.index(binding.id) - len(READING) if binding.id in READING else 0
+                seen[binding.action] = (reading or order.get(active.node, 0), hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
         self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)
 

@@ -77,6 +77,9 @@ class Text(Protocol):
     def __len__(self) -> int:
         """Lines that are shown: those the filter let through so far."""
 
+    def total(self) -> int:
+        """All lines there are, shown or not."""
+
     def page(self, start: int, stop: int) -> list[Row]:
         """Some of them."""
 

@@ -91,8 +91,10 @@ class FileText:
         self.note = "" if self._counted == self._size else f"{share} of the file counted"
 
     def __len__(self) -> int:
-        if self._keep is not None:
-            return len(self._kept)
+        return len(self._kept) if self._keep is not None else self.total()
+
+    def total(self) -> int:
+        """Lines that were counted so far."""
         return self._before[-1] + self._open_end()
 
     def _open_end(self) -> int:

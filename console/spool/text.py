@@ -55,6 +55,10 @@ class MergedText:
     def __len__(self) -> int:
         return sum(len(part.times) for part in self._shown())
 
+    def total(self) -> int:
+        """Lines of all parts."""
+        return sum(len(part.times) for part in self._parts)
+
     def page(self, start: int, stop: int) -> list[Row]:
         """Lines of the merged text; those of one part are read together."""
         shown = self._shown()

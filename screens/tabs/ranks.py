@@ -7,12 +7,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
-from textual.widgets import Static
 
 from console.models.failure import endings
 from screens.tabs.events import show_event
 from screens.tabs.tab import JobTab
 from screens.widgets.event_table import EventTable
+from screens.widgets.failure_card import FailureCardView
 from screens.widgets.job_head import events_of
 from screens.widgets.rank_matrix import RankCell, RankMatrix
 from screens.widgets.rank_table import RankTable, rank_glyph
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from screens.widgets.job_line import JobLine
     from screens.widgets.listing import RowKey
 
-CARD = 10
-"""Lines of the card of a failure; the rest is a key away, in the log."""
+EVENTS = 6
+"""Lines the latest events keep beside the card of a failure: a head, and some of them."""
 BEAT = 0.5
 """Seconds between two looks at how fresh the ranks are."""
 FEW = 8
@@ -45,21 +45,15 @@ class RanksTab(JobTab):
     TITLE = "Ranks"
     DEFAULT_CSS: ClassVar[str] = """
     RanksTab {
-        #card { display: none; height: auto; max-height: 10; margin: 1 1 0 1; padding: 0 1; border-left: outer $error;
-            text-wrap: nowrap; text-overflow: ellipsis; }
         RankMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
+        &.-failed RankTable { max-height: 40%; }
         #caption { height: 1; margin: 1 0 0 0; }
         EventTable { height: 1fr; min-height: 3; }
     }
-    .-low RanksTab {
-        RankMatrix { margin: 0; }
-        RankTable { height: 1fr; max-height: 100%; margin: 0; }
-        #caption, EventTable { display: none; }
-        #card { max-height: 4; margin: 0 1; }
-    }
     """
 
+    card = getters.query_one(FailureCardView)
     matrix = getters.query_one(RankMatrix)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
@@ -69,7 +63,7 @@ class RanksTab(JobTab):
 
     def compose(self) -> ComposeResult:
         """Matrix, table, events."""
-        yield Static(id="card", markup=False)
+        yield FailureCardView()
         yield RankMatrix()
         yield RankTable()
         yield SentenceLine(id="caption")
@@ -93,6 +87,7 @@ class RanksTab(JobTab):
         self._keep_pulse(line)
         self._keep_card(line)
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
+        self._make_room()
 
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
@@ -132,11 +127,23 @@ class RanksTab(JobTab):
     @work(group="card", exclusive=True)
     async def _read_card(self) -> None:
         with self.live.report_errors("What failed first cannot be told"):
-            card = await self.live.session.follow.why(*self.key)
-            view = self.query_one("#card", Static)
-            view.display = card is not None
-            if card is not None:
-                view.update("\n".join(card.told()[:CARD]))
+            self.card.card = await self.live.session.follow.why(*self.key)
+            self.set_class(self.card.card is not None, "-failed")
+
+    def on_resize(self) -> None:
+        """Another height has another room for the card."""
+        self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
+
+    def _make_room(self) -> None:
+        """The card may have what the ranks and the latest events do not need."""
+        low, size = not self.latest.display, self.size
+        ranks = len(self.table.listing.rows) + 1
+        others = max(4, min(ranks, size.height * 2 // 5)) + (0 if low else 1)
+        if self.matrix.display:
+            others += self.matrix.get_content_height(size, size, size.width) + (0 if low else 1)
+        if not low:
+            others += 2 + max(4, min(len(self.latest.listing.rows) + 1, EVENTS)) + 1
+        self.card.room = size.height - others
 
     @property
     def keys_to(self) -> Widget:

@@ -16,6 +16,12 @@ from screens.widgets.ink import Inked
 if TYPE_CHECKING:
     from textual import events
 
+READING = (
+    "log.search", "log.filter", "log.next", "log.mode", "log.first-error", "log.save", "log.level", "log.wrap",
+    "log.nccl", "log.times",
+)  # fmt: skip
+"""Bindings that stand first wherever lines are read, in this order: on a narrow terminal only the first few fit."""
+
 
 class KeyHint(NamedTuple):
     """A key, what it does, and the action a click runs."""

@@ -52,8 +52,8 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
         Binding("end,G", "bottom", "Last line", show=False, id="log.bottom"),
         Binding("left", "shift(-16)", "Left", show=False, id="log.left"),
         Binding("right", "shift(16)", "Right", show=False, id="log.right"),
-        Binding("W", "toggle_wrap", "Wrap", show=False, id="log.wrap", tooltip="Fold long lines"),
-        Binding("T", "toggle_times", "Times", show=False, id="log.times", tooltip="Show when each line was printed"),
+        Binding("W", "toggle_wrap", "Wrap", id="log.wrap", tooltip="Fold long lines"),
+        Binding("T", "toggle_times", "Times", id="log.times", tooltip="Show when each line was printed"),
         Binding("n", "match(1)", "Next match", id="log.next"),
         Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
     ]
@@ -63,6 +63,8 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
     times: reactive[bool] = reactive(False)
     shown: reactive[int] = reactive(0)
     """Lines that are shown."""
+    total: reactive[int] = reactive(0)
+    """All lines there are."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -116,7 +118,7 @@ class LogLines(Sifting, ScrollView, Inked, can_focus=True):
 
     def remeasure(self) -> None:
         """As many lines as there are by now."""
-        self.shown = len(self.text)
+        self.shown, self.total = len(self.text), self.text.total()
         self._page = (0, [])
         self._measure()
 

@@ -20,6 +20,7 @@ from screens.widgets.log_text import byte_pattern, printable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.timer import Timer
 
     from console.models.text import Text
 
@@ -28,6 +29,8 @@ ERRORS = (
     r"|[a-z]Error\b|NCCL WARN"
 )
 """What the jump to the first error looks for."""
+ANSWER = 5.0
+"""Seconds that the answer to a key stands in the line below."""
 LEVELS = ("", "warn", "error")
 NCCL = ("", "without", "only")
 
@@ -47,6 +50,7 @@ class LogView(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     LogView { height: 1fr;
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
+        .log-empty { display: none; height: auto; padding: 1; }
         .log-drawn { display: none; height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         Input { display: none; border: none; height: 1; padding: 0; }
@@ -59,12 +63,12 @@ class LogView(Vertical):
         Binding("slash", "search", "Search", key_display="/", id="log.search", tooltip="Find text or a pattern"),
         Binding("F", "filter", "Filter", key_display="F", id="log.filter",
                 tooltip="Show only lines with a text or pattern; with ! in front those without"),
-        Binding("L", "level", "Level", show=False, key_display="L", id="log.level",
+        Binding("L", "level", "Level", key_display="L", id="log.level",
                 tooltip="All lines, warnings and errors, errors alone"),
-        Binding("M", "nccl", "NCCL lines", show=False, id="log.nccl", tooltip="With, without, or only lines of NCCL"),
-        Binding("E", "first_error", "First error", show=False, key_display="E", id="log.first-error",
+        Binding("M", "nccl", "NCCL lines", id="log.nccl", tooltip="With, without, or only lines of NCCL"),
+        Binding("E", "first_error", "First error", key_display="E", id="log.first-error",
                 tooltip="To the first line that tells of an error"),
-        Binding("S", "save", "Save", show=False, id="log.save", tooltip="Write the lines that are shown to a file"),
+        Binding("S", "save", "Save", id="log.save", tooltip="Write the lines that are shown to a file"),
         Binding("escape", "end_search", "End search", show=False, id="log.end-search"),
     ]  # fmt: skip
 
@@ -74,6 +78,9 @@ class LogView(Vertical):
     drawn: reactive[str] = reactive("", init=False)
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
     _filtering = False
+    _answer = ""
+    """What came of the last key, for a few seconds."""
+    _answer_ends: Timer | None = None
 
     @dataclass
     class Saved(Message):
@@ -82,7 +89,8 @@ class LogView(Vertical):
         text: Text
 
     def compose(self) -> ComposeResult:
-        """Lines, then either the status or the search box."""
+        """Why there are no lines, lines, then either the status or the search box."""
+        yield Static(classes="log-empty", markup=False)
         yield LogLines()
         yield Static(classes="log-drawn", markup=False)
         yield Static(classes="log-foot", markup=False)
@@ -90,7 +98,7 @@ class LogView(Vertical):
 
     def on_mount(self) -> None:
         """The status speaks of the lines, so it follows them."""
-        for name in ("follow", "wrap", "shown", "matches", "match", "wanted", "keep", "looking"):
+        for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
             self.watch(self.lines, name, self._tell, init=False)
         self._tell()
 
@@ -106,6 +114,10 @@ class LogView(Vertical):
 
     def _tell(self) -> None:
         lines = self.lines
+        none = self._why_none()
+        empty = self.query_one(".log-empty", Static)
+        empty.display = bool(none)
+        empty.update(f"○ {none}")
         words = ["● following" if lines.follow else "‖ paused: space follows", wording.count(lines.shown, "line")]
         if lines.keep is not None:
             words[-1] += f" {lines.keep.words}"
@@ -118,7 +130,30 @@ class LogView(Vertical):
         if lines.wrap:
             words.append("wrapped")
         words += [said for said in (lines.text.note, self.status) if said]
+        words[1:1] = [self._answer] if self._answer else []
         self.query_one(".log-foot", Static).update("  ".join(words))
+
+    def _why_none(self) -> str:
+        """Why a filter leaves nothing to see, and how to see something again; empty: there are lines, or no filter."""
+        lines, total = self.lines, self.lines.total
+        if lines.keep is None or lines.shown or not total:
+            return ""
+        if lines.looking:
+            return f"Looks through {wording.count(total, 'line')} for those of the filter ({lines.keep.words}) …"
+        way = "esc ends the search, esc once more the filter." if lines.wanted else "esc ends the filter."
+        return f"The filter ({lines.keep.words}) leaves none of {wording.count(total, 'line')}: {way}"
+
+    def _tell_answer(self, said: str) -> None:
+        """Answers a key in the line below: a corner note would cover the lines it speaks of."""
+        self._answer = said
+        self._tell()
+        if self._answer_ends is not None:
+            self._answer_ends.stop()
+        self._answer_ends = self.set_timer(ANSWER, self._end_answer)
+
+    def _end_answer(self) -> None:
+        self._answer = ""
+        self._tell()
 
     # the box
 
@@ -202,8 +237,12 @@ class LogView(Vertical):
         self.lines.find_first(ERRORS)
         if not self.lines.matches and not self.lines.looking:
             self.lines.wanted = ""
-            self.notify("No line tells of an error.", timeout=3, markup=False)
+            self._tell_answer("No line tells of an error.")
 
     def action_save(self) -> None:
-        """Says that these lines are to be saved; the page asks where."""
+        """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""
+        if not len(self.lines.text):
+            why = self._why_none() or "No line has been printed yet."
+            self.notify(why, title="There is nothing to save", severity="warning", markup=False)
+            return
         self.post_message(self.Saved(self.lines.text))

@@ -15,6 +15,7 @@ from tests.screens.scene import scene
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from textual.app import App
     from textual.pilot import Pilot
 
 DEADLINE = 30.0
@@ -59,6 +60,6 @@ def screen_text(app: ConsoleApp) -> str:
     return "\n".join(strip.text for strip in cast("Any", app.screen._compositor.render_strips()))
 
 
-def toasts(app: ConsoleApp) -> str:
+def toasts(app: App[Any]) -> str:
     """Title and words of each toast."""
     return "\n".join(f"{each.title}: {each.message}" for each in app._notifications)

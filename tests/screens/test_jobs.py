@@ -11,6 +11,7 @@ from textual.widgets import Input
 from console.errors import Conflict, NotAllowed
 from console.models.access import StopReport
 from console.models.alarm import Alarm, AlarmKind
+from console.models.failure import Ending, FailureCard
 from console.models.glance import Glance
 from console.models.job import JobState
 from console.models.link import Link, LinkState
@@ -23,13 +24,15 @@ from screens.launch import LaunchScreen
 from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
 from screens.tabs.registry import TABS as PAGE_TABS
+from screens.widgets.failure_card import card_lines
 from screens.widgets.job_head import told
 from screens.widgets.job_line import JobLine, last_cell, progress_cell
+from screens.widgets.key_bar import KeyBar
 from screens.widgets.line import runs_of
 from screens.widgets.log_view import LogView
 from screens.widgets.rank_matrix import RankMatrix
 from tests.fakes import FakeSession, fleet_of
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene, replaced, table_text
 
 if TYPE_CHECKING:
@@ -243,6 +246,33 @@ async def test_job_header_ranks_and_first_failure() -> None:
         await until(pilot, lambda: "rank 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
+@pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
+async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, int], oldest: int) -> None:
+    session = FakeSession(queue_scene())
+    said = [LogLine(time.time(), f"iteration {number}") for number in range(1, 21)]
+    session.logs["default", "sweep-workload-0-1-x7k1"] = said
+    async with console(session, size=size) as (app, pilot, _):
+        await to_job(app, pilot, "sweep")
+        await until(pilot, lambda: "iteration 20" in screen_text(app))
+        await until(pilot, lambda: f"iteration {oldest}" in screen_text(app))
+        text = screen_text(app)
+        assert "Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled" in text
+        assert "RANK" in text
+        assert ("latest events" in text) is (size[1] > 24), "a low page leaves the events to their tab"
+
+
+def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
+    first = Ending(0, 1, node="node-9", reason="OOMKilled", exit_code=137, message="much " * 99)
+    card = FailureCard(first, lines=tuple(f"line {number}" for number in range(12)))
+    for room in (2, 3, 6, 30):
+        lines = card_lines(card, 60, room)
+        assert len(lines) <= room
+        assert lines[0].startswith("Rank 1 failed first: exit code 137")
+        assert lines[-1].strip() == "line 11"
+    assert card_lines(card, 60, 6)[2].endswith(" …")
+    assert card_lines(FailureCard(first), 200, 2)[-1].startswith("much")
+
+
 def test_why_a_job_failed_is_said_once() -> None:
     fleet = queue_scene()
     failed = Alarm(AlarmKind.FAILED, "the job failed: rank 1 OOMKilled", 1.0, "default", "sweep")
@@ -346,6 +376,19 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: "3 lines in" in toasts(app))
     assert (tmp_path / "out.log").read_text() == "hello 0\nhello 1\nhello 2\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (80, "/ Search  F Filter  m One/all/agreed  E First error  S Save"),
+        (200, "S Save  L Level  W Wrap  M NCCL lines  T Times  s Shell"),
+    ],
+)
+async def test_the_keys_of_the_log_come_before_those_of_the_page(width: int, shown: str) -> None:
+    async with console(FakeSession(queue_scene()), size=(width, 30)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: shown in text_of(screen.query_one(KeyBar)))
 
 
 async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from textual import on
 from textual.app import App, ComposeResult
 
 from screens.widgets.ink import DARK
@@ -10,7 +11,7 @@ from screens.widgets.log_lines import LIMIT, LogLines
 from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
 from screens.widgets.log_view import LogView
 from screens.wording import Run
-from tests.screens.press import text_of, until
+from tests.screens.press import text_of, toasts, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 
 
 class Host(App[None]):
-    """Just the view."""
+    """Just the view, and what it asks to save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved: list[LogView.Saved] = []
+
+    @on(LogView.Saved)
+    def save(self, event: LogView.Saved) -> None:
+        self.saved.append(event)
 
     def compose(self) -> ComposeResult:
         yield LogView()
@@ -150,3 +159,31 @@ def test_folding() -> None:
     assert folded("abcdef", 4) == ["abcd", "ef"]
     assert folded("", 4) == [""]
     assert folded("🚀🚀🚀", 4) == ["🚀🚀", "🚀"]
+
+
+async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key_ends_it() -> None:
+    async with log(100) as (lines, pilot, view):
+        empty = view.query_one(".log-empty")
+        await pilot.press("L", "L", "M", "M")
+        assert "The filter (error, NCCL only) leaves none of 100 lines: esc ends the filter." in str(empty.render())
+        lines.append([(0.0, "one more")])
+        await until(pilot, lambda: "none of 101 lines" in str(empty.render()))
+        await pilot.press("escape")
+        assert lines.shown == 101
+        assert not empty.display
+
+
+async def test_where_no_line_is_shown_nothing_is_saved() -> None:
+    async with log(2) as (_, pilot, _view):
+        await pilot.press("F", *"nowhere", "enter", "S")
+        await until(pilot, lambda: "leaves none of 2 lines" in toasts(pilot.app))
+        assert pilot.app.saved == []
+        await pilot.press("escape", "S")
+        await until(pilot, lambda: len(pilot.app.saved) == 1)
+
+
+async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> None:
+    async with log(3) as (_, pilot, view):
+        await pilot.press("E")
+        assert "No line tells of an error." in str(view.query_one(".log-foot").render())
+        assert not toasts(pilot.app)
