@@ -336,9 +336,9 @@ class FakeSession:
         return Measures(cast("Any", self), lambda: self.follow, lambda: cast("Any", self.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
 
-    async def _read_tail(self, pod: Pod, lines: int) -> bytes:
+    async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self._did("read_tail", pod.namespace, pod.name, lines)
-        return "".join(f"{line.text}\n" for line in self.logs.get(pod.key, [])[-lines:]).encode()
+        return self.logs.get(pod.key, [])[-lines:]
 
 
 class FakeCopies:

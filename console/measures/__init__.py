@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from console.follow import Follow
     from console.follow.joblog import JobLog
     from console.models.failure import Ending
+    from console.models.log import LogLine
     from console.models.nccl_kept import NodeBandwidth
     from console.models.pod import Pod
     from console.models.training_track import Track
@@ -61,7 +62,7 @@ class Measures:
         runs: Callable[[], Runs],
         *,
         place: Path | None = None,
-        read_tail: Callable[[Pod, int], Awaitable[bytes]] | None = None,
+        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
         """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
         self._cluster, self._follow, self._runs = cluster, follow, runs

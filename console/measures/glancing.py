@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from console.kept_tests import KeptTests
     from console.models.job import JobSet
+    from console.models.log import LogLine
     from console.models.pod import Pod
     from console.watched import WatchedCluster
 
@@ -46,7 +47,7 @@ class Glancing:
         cluster: WatchedCluster,
         kept: Callable[[], KeptTests],
         pass_line: Callable[[], float],
-        read_tail: Callable[[Pod, int], Awaitable[bytes]] | None = None,
+        read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
         self._cluster, self._kept, self._pass_line = cluster, kept, pass_line
         self._read_tail = read_tail or self._tail
@@ -97,10 +98,10 @@ class Glancing:
                 continue
             try:
                 async with asyncio.timeout(PATIENCE):
-                    data = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
+                    lines = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
             except (ConsoleError, TimeoutError):
                 continue  # the list stays as it was; the job's page says why its log cannot be read
-            if await self._read(jobset, number, data):
+            if await self._read(jobset, number, lines):
                 if over:
                     self._over.add(jobset.uid)
                 return True
@@ -108,14 +109,18 @@ class Glancing:
             self._over.add(jobset.uid)
         return False
 
-    async def _read(self, jobset: JobSet, rank: int, data: bytes) -> bool:
+    async def _read(self, jobset: JobSet, rank: int, lines: Sequence[LogLine]) -> bool:
         reading, now = LogReading(), time.time()
-        reading.feed(data)
+        last = lines[-1].time if lines else now
+        printed: dict[int, float] = {}
+        for line in lines:
+            reading.feed(f"{line.text}\n".encode())
+            printed[len(reading.nccl) - 1] = line.time
         reading.close()
         about = JobMeasures(jobset.key)
         about.uid = jobset.uid
         about.tests = tuple(
-            MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=now)
+            MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
             for at, test in enumerate(reading.nccl)
         )
         about.place(jobset, self._cluster.fleet, "")
@@ -131,12 +136,9 @@ class Glancing:
         self.known[jobset.uid] = found
         return before is None or replace(before, at=0.0) != replace(found, at=0.0)
 
-    async def _tail(self, pod: Pod, lines: int) -> bytes:
+    async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.cluster import logs
 
         wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
-        texts: list[str] = []
         async with aclosing(logs.follow_log(self._cluster.connected.client, wanted)) as printed:
-            async for line in printed:
-                texts.append(line.text)
-        return "\n".join([*texts, ""]).encode()
+            return [line async for line in printed]
