@@ -81,7 +81,6 @@ class HangTab(JobTab):
         GroupTable { height: auto; min-height: 3; max-height: 35%; margin: 1 0; }
         OutputText { height: 1fr; }
     }
-    .-low HangTab { GroupTable { margin: 0; } #verdict, #advice { max-height: 2; } #more { max-height: 1; } }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("H", "look", "Look again", id="hang.look", tooltip="Ask all processes anew where they are"),
