@@ -211,7 +211,7 @@ class AgreedPrinter:
         self._taken = 0
         self._began = time.time()
         self._until = time.monotonic() + CATCHES_UP
-        self._caught_up = False
+        self._any = self._caught_up = False
 
     def take(self, lines: list[RankLine]) -> None:
         """Lines in the order of time."""
@@ -224,7 +224,8 @@ class AgreedPrinter:
         """Print what has settled; `came` is all that came just now, wanted or not: nothing in a pause."""
         if not self._options.follow:
             return
-        if not self._caught_up and self._is_caught_up(came):
+        self._any = self._any or bool(came)
+        if self._any and not self._caught_up and self._is_caught_up(came):
             self._caught_up = True
             self._settle()
         self._print(time.monotonic() - SETTLES)

@@ -176,9 +176,12 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.a_second = asyncio.Event()
 
     def monotonic(self) -> float:
         self.now += 0.1
+        if self.now >= 1:
+            self.a_second.set()
         return self.now
 
     def time(self) -> float:
@@ -199,6 +202,7 @@ async def followed_by_consensus(
             seen.set()
 
     async def lines() -> AsyncGenerator[list[RankLine], None]:
+        await clock.a_second.wait()  # the server is slow to answer: some pauses before the first line
         for batch in batches:
             yield batch
         await asyncio.Event().wait()
