@@ -12,7 +12,7 @@ import pytest
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
-from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn
+from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from tests.apiserver import ApiServer
 from tests.console.cluster.test_client import make_certificate
 
@@ -144,6 +144,32 @@ async def test_no_token_is_told_in_what_went_wrong() -> None:
         for kind, message, hint in await said(server.url, User(token="s3cr3t")):
             assert kind is NotLoggedIn
             assert "s3cr3t" not in f"{message}{hint}"
+
+
+async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.cluster.client.CONNECT", 0.3)
+    callers = []
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append(writer)
+        await reader.read(1)  # the beginning of TLS; there is no answer
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = Client(Login(Target("x", "u", "d", Cluster(server=f"https://127.0.0.1:{port}"), User())))
+
+    async def ask() -> str:
+        with pytest.raises(Unreachable) as caught:
+            await going_on(client)
+        return caught.value.message
+
+    said = await asyncio.gather(*(ask() for _ in range(10)))
+    assert all(each.endswith("it did not answer in time.") for each in said)
+    assert len(callers) == 1
+    await client.close()
+    for each in callers:
+        each.close()
+    server.close()
 
 
 @asynccontextmanager

@@ -175,11 +175,13 @@ async def test_a_filter_that_leaves_nothing_says_of_how_many_lines_and_which_key
 
 async def test_where_no_line_is_shown_nothing_is_saved() -> None:
     async with log(2) as (_, pilot, _view):
+        app = pilot.app
+        assert isinstance(app, Host)
         await pilot.press("F", *"nowhere", "enter", "S")
-        await until(pilot, lambda: "leaves none of 2 lines" in toasts(pilot.app))
-        assert pilot.app.saved == []
+        await until(pilot, lambda: "leaves none of 2 lines" in toasts(app))
+        assert app.saved == []
         await pilot.press("escape", "S")
-        await until(pilot, lambda: len(pilot.app.saved) == 1)
+        await until(pilot, lambda: len(app.saved) == 1)
 
 
 async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> None:
