@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import yarl
 
+from console.cluster.answers import AnyAnswer, refused
 from console.cluster.causes import no_address
 from console.cluster.failures import told
 from console.errors import ConsoleError, NotLoggedIn, Refused
@@ -56,21 +57,7 @@ def _import_multiplex() -> ModuleType:
     return multiplex
 
 
-class _Answer(Protocol):
-    """An answer of either library."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    async def read(self) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-_Asked = TypeVar("_Asked", bound=_Answer)
+_Asked = TypeVar("_Asked", bound=AnyAnswer)
 
 
 class Client:
@@ -224,7 +211,7 @@ class Client:
             answer, who = await ask()
             if answer.status < HTTPStatus.BAD_REQUEST:
                 return answer
-            error = await self._refused(answer, doing)
+            error = await refused(answer, doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -233,14 +220,6 @@ class Client:
                 raise await self._worded(error)
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
-
-    @staticmethod
-    async def _refused(answer: _Answer, doing: str) -> ConsoleError:
-        try:
-            after, said = answer.headers.get("retry-after", ""), await answer.read()
-        finally:
-            answer.close()
-        return refusal(answer.status, said, doing=doing, retry_after=float(after) if after.isdecimal() else 0.0)
 
     async def _worded(self, error: ConsoleError) -> ConsoleError:
         """The server says "Unauthorized" of an expired certificate; we can say more."""
@@ -302,6 +281,6 @@ class Client:
         """A refused upgrade comes without its body; the same request without the upgrade brings the Status."""
         answer, _ = await self._ask("GET", path, params, None, _JSON, CONNECT)
         if answer.status == error.status:
-            return await self._refused(answer, doing)
+            return await refused(answer, doing)
         answer.close()
         return refusal(error.status, error.message.encode(), doing=doing)

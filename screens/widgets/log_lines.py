@@ -37,10 +37,7 @@ LABEL = 24  # columns of the longest label that is shown
 
 
 class LogLines(Sifting, ScrollView, Inked, can_focus=True):
-    """The lines of a text, the one given by `show_text` or its own, to which `append` adds.
-
-    A row of the scroll bar is a line, folded or not.
-    """
+    """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle_follow", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
