@@ -266,7 +266,7 @@ class JobLog:
 
     async def _write_now(self) -> bool:
         """Write all that waits; whether the disk took it."""
-        for followed in [each for each in self._followed.values() if each.begins_late]:
+        for followed in [each for each in self._followed.values() if each.begins_late()]:
             await self._kept_on_disk(followed.leave_out())
         waiting = [part for part in self.parts if part.pending]
         if not waiting:

@@ -78,9 +78,11 @@ class Followed:
         self.part.open = self.stream.open
         self.refusals = 0
 
-    @property
     def begins_late(self) -> bool:
-        """Whether as many lines as were asked for were there already: then there may be older ones."""
+        """Whether as many lines as were asked for were there already: then there may be older ones.
+
+        Once it is known that there were fewer, it is not asked again.
+        """
         if not self.tail or not len(self.part):
             return False
         if self.part.times[-1] > self.opened + AT_ONCE and len(self.part) < self.tail:
