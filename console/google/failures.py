@@ -41,9 +41,12 @@ def told(doing: str) -> Iterator[None]:
     """Turn what Google's libraries raise into errors of ours; `doing` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
+    from grpc.aio import UsageError
 
     try:
         yield
+    except UsageError as error:  # a call on a channel that was closed under it; there is no class for just that
+        raise Unreachable(f"Could not {doing}: the connection to Google was closed.", TRY_AGAIN) from error
     except api.RetryError as error:
         raise Unreachable(f"Could not {doing}: Google did not answer in time.", TRY_AGAIN) from error
     except api.GoogleAPICallError as error:

@@ -80,6 +80,17 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         assert seen == [each.text_payload for each in world.part(Ledger).entries[build.id]]
 
 
+async def test_a_log_whose_session_is_closed_under_it_ends_with_a_sentence() -> None:
+    async with google(speed=1) as (session, _):
+        build = await session.images.build(await session.images.begin(await session.images.context("testbed")))
+        async with aclosing(session.images.log(build.id)) as lines:
+            await anext(lines)
+            await session.close()
+            with pytest.raises(Unreachable, match=r"connection to Google was closed\."):
+                async for _line in lines:
+                    pass
+
+
 async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> None:
     folder = own(tmp_path, "FROM debian:12\nRUN true\n")
     (folder / "cloudbuild.yaml").write_text(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
     from textual.pilot import Pilot
+    from textual.widget import Widget
 
 DEADLINE = 30.0
 """Seconds: only a failing test waits so long, and a busy machine may take its time."""
@@ -31,6 +32,12 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
         assert time.monotonic() < end, "what the test waits for did not come"
         await pilot.pause()
         await asyncio.sleep(0)
+
+
+async def focus(pilot: Pilot[Any], widget: Widget) -> None:
+    """Give the widget the keys: Textual does it some messages later, and a key pressed before goes elsewhere."""
+    widget.focus()
+    await until(pilot, lambda: widget.has_focus)
 
 
 @asynccontextmanager

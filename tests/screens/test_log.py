@@ -6,7 +6,7 @@ from console.models.log import LogLine
 from screens.log import LogScreen
 from screens.pod import PodScreen
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, focus, screen_text, until
 from tests.screens.scene import scene
 
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
@@ -22,7 +22,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
         assert isinstance(page, PodScreen)
         await until(pilot, lambda: page.containers.row is not None)
         names = [each.name for each in app.fleet.pods[KEY].containers]
-        page.containers.focus()
+        await focus(pilot, page.containers)
         page.containers.move_to((names[-1],))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LogScreen) and "iteration 7" in screen_text(app))

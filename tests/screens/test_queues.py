@@ -6,7 +6,7 @@ from console.models.link import Link, LinkState
 from screens.manifest import ManifestScreen
 from screens.queues import QueuesScreen
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, focus, screen_text, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -44,7 +44,7 @@ async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
         await until(pilot, lambda: len(screen.workloads.shown) == 2)
-        screen.local_queues.focus()
+        await focus(pilot, screen.local_queues)
         await pilot.press("down", "enter")
         await until(pilot, lambda: screen.only == ("default", "research"))
         assert screen.workloads.shown == []

@@ -74,5 +74,5 @@ async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
         await until(pilot, lambda: str(head.content).startswith("The file is empty; what is written to it"))
         place.write_text("line 0\n")
         await until(pilot, lambda: "line 0" in text_of(app.view.lines))
-        assert str(head.content) == f"{place}  7 B"
+        await until(pilot, lambda: str(head.content) == f"{place}  7 B")
     text.close()

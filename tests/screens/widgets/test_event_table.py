@@ -6,6 +6,7 @@ from textual.app import App
 
 from console.models.event import Event
 from screens.widgets.event_table import EventTable
+from tests.screens.press import focus
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -28,7 +29,7 @@ async def test_a_cursor_on_the_newest_event_stays_on_the_newest_and_another_on_i
         assert table.cursor == ("2",)
         table.show_rows(told(3, 2, 1))
         assert table.cursor == ("3",)
-        table.focus()
+        await focus(pilot, table)
         await pilot.press("down")
         table.show_rows(told(4, 3, 2, 1))
         assert table.cursor == ("2",)

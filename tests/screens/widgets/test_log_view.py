@@ -11,7 +11,7 @@ from screens.widgets.log_lines import LIMIT, LogLines
 from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
 from screens.widgets.log_view import LogView
 from screens.wording import Run
-from tests.screens.press import text_of, toasts, until
+from tests.screens.press import focus, text_of, toasts, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def log(lines: int = 0, width: int = 60) -> AsyncIterator[tuple[LogLines, 
     app = Host()
     async with app.run_test(size=(width, 12)) as pilot:
         view = app.query_one(LogView)
-        view.lines.focus()
+        await focus(pilot, view.lines)
         if lines:
             view.lines.append((float(number), f"line {number}") for number in range(lines))
             await until(pilot, lambda: view.lines.shown == lines)

@@ -11,7 +11,7 @@ from console.models.nccl_kept import MeasuredTest
 from screens.widgets.ink import DARK
 from screens.widgets.nccl_panel import NcclPanel
 from screens.widgets.nccl_words import average_so_far, summary
-from tests.screens.press import screen_text, until
+from tests.screens.press import focus, screen_text, until
 from tests.screens.queue_scene import table
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def test_it_grows_row_by_row_and_the_cursor_goes_with_it() -> None:
 async def test_whoever_reads_an_older_row_is_left_there() -> None:
     async with panel() as (shown, pilot, _):
         shown.tests = table(500.0, 540.0, 580.0)
-        shown.table.focus()
+        await focus(pilot, shown.table)
         await until(pilot, lambda: shown.table.cursor is not None)
         await pilot.press("up")
         before = shown.table.cursor
@@ -123,7 +123,7 @@ async def test_the_band_goes_on_to_the_largest_size() -> None:
 async def test_several_tests_are_turned_through() -> None:
     async with panel() as (shown, pilot, app):
         shown.tests = (*table(100.0, finished=True), *table(600.0))
-        shown.table.focus()
+        await focus(pilot, shown.table)
         await until(pilot, lambda: "test 2 of 2" in screen_text(app))
         await pilot.press("less_than_sign")
         await until(pilot, lambda: "test 1 of 2" in screen_text(app))

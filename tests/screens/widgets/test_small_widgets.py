@@ -10,7 +10,7 @@ from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml_text import yaml_runs
 from screens.wording import OK, Run
-from tests.screens.press import text_of, until
+from tests.screens.press import focus, text_of, until
 
 
 @pytest.mark.parametrize("used", [0, 1, 8, 63, 64, 72, 200])
@@ -79,7 +79,7 @@ async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
         matrix = app.query_one(RankMatrix)
         await until(pilot, lambda: matrix.size.height == 3)
         assert [line[:6].strip() for line in text_of(matrix).splitlines()] == ["0 ●", "32 ●", "64 ●"]
-        matrix.focus()
+        await focus(pilot, matrix)
         await pilot.press("down", "right", "enter")
         assert app.opened == [33]
         await pilot.press("down", "down", "enter")

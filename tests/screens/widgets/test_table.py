@@ -12,7 +12,7 @@ from screens.widgets.column import Column, share
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
-from tests.screens.press import text_of
+from tests.screens.press import focus, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ LIVE = Link("things", LinkState.LIVE)
 async def table(size: tuple[int, int] = (40, 12)) -> AsyncIterator[tuple[ThingTable, Pilot[None], Holder]]:
     app = Holder()
     async with app.run_test(size=size) as pilot:
-        app.table.focus()
+        await focus(pilot, app.table)
         yield app.table, pilot, app
 
 
