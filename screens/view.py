@@ -65,6 +65,8 @@ class ViewApp(OrderedApp):
         self.set_interval(LOOK, self._look)
 
     def _look(self) -> None:
+        if not self.is_running:  # a last look may come while the widgets are being taken away
+            return
         self.text.grow()
         self.view.lines.renew()
         self._tell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test reads or writes what the person who runs it has kept."""
     for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "A4_SSH_FOLDER"):
         os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+
+
+TURNS = 40
+"""Turns of the event loop that follow a key: more than its messages need to reach the last widget."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settling() -> Iterator[None]:
+    """After a key or a pause the event loop turns so many times, on any machine.
+
+    Textual's own pilot waits until the process uses no processor time, and so goes on too early where it gets none: a
+    test that depends on that fails now and then on a busy machine. Here it fails always, and has to wait for what it
+    expects.
+    """
+
+    async def turn(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    with pytest.MonkeyPatch.context() as patched:
+        for module in ("textual.app", "textual.pilot"):
+            patched.setattr(f"{module}.wait_for_idle", turn)
+        yield
 
 
 @pytest.fixture(scope="session")

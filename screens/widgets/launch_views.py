@@ -162,7 +162,7 @@ class LaunchViews:
 
     def turn_against(self) -> None:
         """Beside the last launch of the recipe, or beside its defaults again."""
-        self._screen.run_worker(self._turn_against, group="against", exclusive=True)
+        self._screen.run_worker(self._turn_against, group="views-against", exclusive=True)
 
     async def _turn_against(self) -> None:
         draft = self._screen.draft

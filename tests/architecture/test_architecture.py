@@ -31,10 +31,12 @@ def test_lint() -> None:
     run("ruff", "check", "--quiet", ".")
 
 
+@pytest.mark.timeout(600)  # from nothing, and beside other tests
 def test_types() -> None:
     run("mypy", "--strict")
 
 
+@pytest.mark.timeout(600)
 def test_types_of_the_tests() -> None:
     run("mypy", "--strict", "--explicit-package-bases", "tests")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from textual.widgets import Input
 
 from console.models.launch import LaunchPlan
+from console.models.offer import Offer
 from console.practice.cluster import PracticeCluster
 from console.practice.google.cloud import Fault
 from console.practice.google.registry import Shelf
@@ -113,7 +114,7 @@ async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.Mo
         assert planned is not None
         image = "us-central1-docker.pkg.dev/practice/a4/testbed:new"
         assert planned[0].values["image"] == image
-        await until(pilot, lambda: image in screen.form.page.offers["images"].names)
+        await until(pilot, lambda: image in screen.form.page.offers.get("images", Offer("images")).names)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await pilot.press("enter")

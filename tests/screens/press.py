@@ -29,7 +29,7 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
     while not (holds() and pilot.app.screen.is_mounted):
         if pilot.app._exception is not None:
             raise pilot.app._exception
-        assert time.monotonic() < end, "what the test waits for did not come"
+        assert time.monotonic() < end, f"what the test waits for did not come:\n{screen_text(pilot.app)}"
         await pilot.pause()
         await asyncio.sleep(0)
 
@@ -62,7 +62,7 @@ def text_of(widget: Any) -> str:
     return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
 
 
-def screen_text(app: ConsoleApp) -> str:
+def screen_text(app: App[Any]) -> str:
     """What the whole screen shows."""
     return "\n".join(strip.text for strip in cast("Any", app.screen._compositor.render_strips()))
 

@@ -28,13 +28,13 @@ async def test_filter_as_you_type_then_back_to_all() -> None:
         assert isinstance(screen, PodsScreen)
         await pilot.press("slash", *"nccl")
         await until(pilot, lambda: len(screen.table.shown) == 2)
-        assert "2 of 15" in screen_text(app)
+        await until(pilot, lambda: "2 of 15" in screen_text(app))
         await pilot.press("enter", "down")
         assert screen.table.cursor is not None
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
         await pilot.press("escape")
         assert len(screen.table.shown) == 15
-        assert not screen.query(FilterInput)
+        await until(pilot, lambda: not screen.query(FilterInput))
         assert screen.table.cursor[1].startswith("nccl-0412-workload-0-1")
 
 

@@ -12,7 +12,7 @@ from screens.widgets.column import Column, share
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
-from tests.screens.press import focus, text_of
+from tests.screens.press import focus, text_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -107,10 +107,10 @@ async def test_what_is_in_view_does_not_jump_when_rows_come_above() -> None:
         names = [f"n{number:02d}" for number in range(50)]
         it.show_rows(things(*names), LIVE)
         await pilot.press(*["pagedown"] * 2)
+        await until(pilot, lambda: "▸" in text_of(it))
         line = next(y for y in range(12) if "▸" in it.render_line(y).text)
         it.show_rows(things("m1", "m2", *names), LIVE)
-        await pilot.pause()
-        assert "▸" in it.render_line(line).text
+        await until(pilot, lambda: "▸" in it.render_line(line).text)
 
 
 async def test_marked_rows_take_an_action_together() -> None:
