@@ -194,7 +194,7 @@ class BucketScreen(InGoogleScreen):
         self.table.clear_marks()
         self.told.runs = ()
 
-    @work(group="store")
+    @work(group="fetch-logs")
     async def action_store(self) -> None:
         """Ask whose logs, and where to; what is there already is replaced only after a question."""
         jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)

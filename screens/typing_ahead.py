@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.worker import Worker
 
-ASKS = frozenset({"actions", "default", "against", "earlier", "fetch", "store", "save", "hang-record", "hang-facts"})
+ASKS = frozenset({"actions", "against", "earlier", "fetch", "fetch-logs", "save", "hang-record", "hang-facts"})
 """Groups of workers that ask something; others only read."""
 ASKED_WITHIN = 1.5
 """Seconds after a key within which what is typed belongs to the question it may bring."""

@@ -82,7 +82,7 @@ class ViewApp(OrderedApp):
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     @on(LogView.Saved)
-    @work
+    @work(group="save")
     async def save(self) -> None:
         """Ask where to, and write."""
         place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))

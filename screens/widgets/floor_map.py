@@ -93,7 +93,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
             if first is not None:
                 self._cursor = self._spots[first].host.node.name
-            self.scroll_to(y=self._starts[headings[floor]], animate=False)
+            self.scroll_to(y=self._starts[headings[floor]], animate=False, immediate=True, force=True)
             self.refresh()
 
     @property
@@ -291,7 +291,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         height = max(1, self.size.height)
         top = self.scroll_offset.y
         if not top <= spot.y < top + height:
-            self.scroll_to(y=spot.y if spot.y < top else spot.y - height + 1, animate=False)
+            self.scroll_to(y=spot.y if spot.y < top else spot.y - height + 1, animate=False, immediate=True, force=True)
         for number in {index, before if before is not None else index}:
             y = self._spots[number].y - self.scroll_offset.y
             self.refresh(Region(0, y, self.size.width, self._rows))

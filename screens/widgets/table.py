@@ -348,7 +348,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         index = found if found is not None else min(old, rows - 1)
         offset = self.scroll_offset.y
         if found is not None and offset > 0:
-            self.scroll_to(y=max(0, offset + index - old), animate=False)
+            self.scroll_to(y=max(0, offset + index - old), animate=False, immediate=True, force=True)
         self._point(index)
 
     def _point(self, index: int) -> None:
@@ -367,6 +367,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         height = max(1, self.size.height - 1)
         top = self.scroll_offset.y
         if index < top:
-            self.scroll_to(y=index, animate=False)
+            self.scroll_to(y=index, animate=False, immediate=True, force=True)
         elif index >= top + height:
-            self.scroll_to(y=index - height + 1, animate=False)
+            self.scroll_to(y=index - height + 1, animate=False, immediate=True, force=True)

@@ -46,9 +46,9 @@ async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> No
         assert "pools" not in [name for name, *_ in fake.calls]
         await pilot.press("a")
         await until(pilot, lambda: "a4-flex" in screen_text(app))
-        for words in ("no machine yet: 1 request to DWS waits", "no machine: up to 4 come when a job asks",
-                      "No capacity in the zone", "is being created", "0/2"):  # fmt: skip
-            await until(pilot, lambda words=words: words in screen_text(app))
+        words = ("no machine yet: 1 request to DWS waits", "no machine: up to 4 come when a job asks",
+                 "No capacity in the zone", "is being created", "0/2")  # fmt: skip
+        await until(pilot, lambda: all(each in screen_text(app) for each in words))
         await until(pilot, lambda: "All pools" not in screen_text(app).splitlines()[-1])
         await pilot.press("end", "enter")
         await until(pilot, lambda: isinstance(app.screen, PoolScreen))

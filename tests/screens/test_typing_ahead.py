@@ -19,6 +19,7 @@ from screens.release import ReleaseScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, toasts, until
 from tests.screens.scene import scene
+from tests.screens.test_launch import chart_session, to_form
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -87,6 +88,21 @@ async def test_letters_right_after_the_slash_of_a_log_are_the_search() -> None:
         assert len(session.called("follow_log")) == 1
         type_at_once(app, "enter", "p")
         await until(pilot, lambda: len(session.called("follow_log")) == 2)
+
+
+async def test_letters_that_come_at_once_are_all_in_the_field_and_none_after_it_is_lost() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        screen.form.go("queue")
+        await until(pilot, lambda: screen.form.here == "queue")
+        type_at_once(app, *"researching")
+        await until(pilot, lambda: screen.form.texts["queue"] == "researching")
+
+
+async def test_keys_right_after_a_reconnect_are_answered() -> None:
+    async with console() as (app, pilot, _):
+        type_at_once(app, "ctrl+r", "4")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
 
 
 @pytest.mark.parametrize("asks", ["N", "C"])

@@ -68,7 +68,7 @@ async def form_of(*fields: Field, width: int = 110) -> AsyncIterator[tuple[Form,
 
 async def test_every_field_appears_with_title_section_and_default() -> None:
     async with form_of() as (form, _, app):
-        text = screen_text(app)  # type: ignore[arg-type]
+        text = screen_text(app)
         for word in ("── Job", "GPUs", "16", "── Placement", "●preferred", "Environment", "A=1", "[ ] no"):
             assert word in text
         assert form.texts["gpus"] == "16"
@@ -78,7 +78,7 @@ async def test_every_field_appears_with_title_section_and_default() -> None:
 async def test_a_field_nobody_knew_appears_without_other_code() -> None:
     new = Field("new.thing", "New thing", "Made up.", FieldKind.NUMBER, 1.5, unit="furlongs", group="New")
     async with form_of(*FIELDS, new) as (form, pilot, app):
-        assert "furlongs" in screen_text(app)  # type: ignore[arg-type]
+        assert "furlongs" in screen_text(app)
         form.go("new.thing")
         await pilot.press("end", "backspace", "7")
         await until(pilot, lambda: app.edits == [("new.thing", "1."), ("new.thing", "1.7")])
@@ -91,20 +91,20 @@ async def test_typing_says_only_what_was_typed_and_marks_the_change() -> None:
         form.go("gpus")
         await pilot.press("backspace", "backspace", "8")
         await until(pilot, lambda: app.edits[-1:] == [("gpus", "8")])
-        assert "• GPUs" in screen_text(app)  # type: ignore[arg-type]
+        assert "• GPUs" in screen_text(app)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.edits[-1:] == [("gpus", "16")])
-        await until(pilot, lambda: "• GPUs" not in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "• GPUs" not in screen_text(app))
 
 
 async def test_a_problem_stands_at_its_field_even_from_deep_inside() -> None:
     async with form_of() as (form, pilot, app):
         form.show_problems({"gpus": "GPUs must be 8; 12 was given.", "env.FOO": "Environment may not set FOO."})
-        await until(pilot, lambda: "✗ GPUs" in screen_text(app))  # type: ignore[arg-type]
-        await until(pilot, lambda: "must be 8; 12 was given." in screen_text(app))  # type: ignore[arg-type]
-        assert "may not set FOO" in screen_text(app)  # type: ignore[arg-type]
+        await until(pilot, lambda: "✗ GPUs" in screen_text(app))
+        await until(pilot, lambda: "must be 8; 12 was given." in screen_text(app))
+        assert "may not set FOO" in screen_text(app)
         form.show_problems({})
-        await until(pilot, lambda: "✗" not in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "✗" not in screen_text(app))
 
 
 async def test_arrows_go_through_fields_and_never_change_them() -> None:
@@ -120,7 +120,7 @@ async def test_enter_drops_down_what_the_cluster_has() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
         await pilot.press("enter")
-        await until(pilot, lambda: "24 of 64 GPUs free" in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "24 of 64 GPUs free" in screen_text(app))
         await pilot.press("down", "enter")
         assert form.texts["queue"] == "research"
         assert form.here == "keepAlive", "a choice that is made goes on"
@@ -133,7 +133,7 @@ async def test_typing_narrows_the_choices() -> None:
     async with form_of() as (form, pilot, app):
         form.go("queue")
         await pilot.press("r", "e")
-        await until(pilot, lambda: "▸research" in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "▸research" in screen_text(app))
         await pilot.press("enter")
         assert form.texts["queue"] == "research"
 
@@ -144,10 +144,10 @@ async def test_nothing_to_choose_from_says_why() -> None:
         form.offer({"pvcs": Offer("pvcs", state=OfferState.NOT_ALLOWED, why="You may not list claims.")})
         form.go("claim")
         await pilot.press("enter")
-        await until(pilot, lambda: "You may not list claims." in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "You may not list claims." in screen_text(app))
         form.offer({"pvcs": Offer("pvcs", why="There are no claims.")})
         await pilot.press("escape", "enter")
-        await until(pilot, lambda: "There are no claims." in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "There are no claims." in screen_text(app))
 
 
 async def test_words_and_switches_change_by_keys_and_first_letters() -> None:
@@ -168,7 +168,7 @@ async def test_entries_are_added_and_removed_by_a_key_each() -> None:
         form.go("env")
         await pilot.press("ctrl+n", *"B=2", "enter", *"C=3")
         assert form.texts["env"] == "A=1\nB=2\nC=3"
-        assert "2 added" in screen_text(app)  # type: ignore[arg-type]
+        assert "2 added" in screen_text(app)
         await pilot.press("up", "ctrl+d")
         assert form.texts["env"] == "A=1\nC=3"
         await pilot.press("ctrl+l", "ctrl+home", "enter", "up", *"Z=9")
@@ -226,14 +226,14 @@ async def test_search_finds_by_title_path_and_help_and_escape_brings_all_back() 
         await pilot.press("ctrl+f", *"topo")
         await until(pilot, lambda: form.page.model.shown() == ("topology.request",))
         # The value of the field that was left is not in sight on another's line.
-        await until(pilot, lambda: "16" not in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "16" not in screen_text(app))
         await pilot.press("enter")
         assert form.here == "topology.request"
         await pilot.press("slash")  # here a slash is no letter of a value
         await until(pilot, lambda: form.finder.input.has_focus)
         await pilot.press(*["backspace"] * 4, *"secret")
         await until(pilot, lambda: form.page.model.shown() == ("hub.token",))
-        assert "Mentioned in the help" in screen_text(app)  # type: ignore[arg-type]
+        assert "Mentioned in the help" in screen_text(app)
         await pilot.press("enter", "escape")
         assert len(form.page.model.shown()) == len(FIELDS)
         assert form.here == "hub.token"
@@ -243,7 +243,7 @@ async def test_sections_fold_and_say_what_is_changed_in_them() -> None:
     async with form_of() as (form, pilot, app):
         form.go("gpus")
         await pilot.press("8", "f7")
-        await until(pilot, lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))  # type: ignore[arg-type]
+        await until(pilot, lambda: "▸ Job  3 fields, 1 changed" in screen_text(app))
         assert "gpus" not in form.page.model.shown()
         await pilot.press("enter")
         assert "gpus" in form.page.model.shown()
@@ -253,7 +253,7 @@ async def test_advanced_fields_are_out_of_sight_until_wanted_changed_or_wrong() 
     async with form_of() as (form, pilot, app):
         form.set_advanced(False)
         assert "env" not in form.page.model.shown()
-        assert "▸ Environment  2 fields" in screen_text(app)  # type: ignore[arg-type]
+        assert "▸ Environment  2 fields" in screen_text(app)
         form.show_problems({"hub.token": "Token is wrong."})
         assert "hub.token" in form.page.model.shown()
         form.go("env")
@@ -277,17 +277,17 @@ async def test_secrets_are_never_on_the_screen() -> None:
         form.go("hub.token")
         await pilot.press(*"hush-hush")
         await until(pilot, lambda: form.texts["hub.token"] == "hush-hush")
-        assert "hush" not in screen_text(app)  # type: ignore[arg-type]
+        assert "hush" not in screen_text(app)
         form.put_texts({"env": "HF_TOKEN=hf_hushhushhushhushhushhushhushhush01", "hub.token": "hush"})
         form.go("gpus")
-        await until(pilot, lambda: "HF_TOKEN=•" in screen_text(app))  # type: ignore[arg-type]
-        assert "hush" not in screen_text(app)  # type: ignore[arg-type]
+        await until(pilot, lambda: "HF_TOKEN=•" in screen_text(app))
+        assert "hush" not in screen_text(app)
 
 
 async def test_brackets_and_narrow_terminals() -> None:
     odd = replace(FIELDS[0], title="GPUs [all]", rule="must be [one]")
     async with form_of(odd, width=40) as (form, pilot, app):
-        assert "GPUs [all]" in screen_text(app)  # type: ignore[arg-type]
+        assert "GPUs [all]" in screen_text(app)
         form.show_problems({"gpus": "no [bold]room[/]"})
         await pilot.resize_terminal(20, 5)
         await pilot.pause()
@@ -298,12 +298,12 @@ async def test_words_beside_the_editors_follow_a_new_width() -> None:
     async with form_of(width=70) as (_, pilot, app):
         for width in (110, 140, 70, 110):
             await pilot.resize_terminal(width, 30)
-            await until(pilot, lambda: "▾ a4, research" in screen_text(app))  # type: ignore[arg-type]
+            await until(pilot, lambda: "▾ a4, research" in screen_text(app))
 
 
 async def test_the_mouse_goes_to_a_field() -> None:
     async with form_of() as (form, pilot, app):
-        lines = screen_text(app).splitlines()  # type: ignore[arg-type]
+        lines = screen_text(app).splitlines()
         at = next(number for number, text in enumerate(lines) if "Topology" in text)
         await pilot.click(FormLines, offset=(5, at))
         await until(pilot, lambda: form.here == "topology.request")
@@ -315,6 +315,6 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
         form.go("f899")
         await pilot.press("end", "y")
         await until(pilot, lambda: form.texts["f899"] == "xy")
-        assert "Field 899" in screen_text(app)  # type: ignore[arg-type]
-        assert "Field 1 " not in screen_text(app)  # type: ignore[arg-type]
+        assert "Field 899" in screen_text(app)
+        assert "Field 1 " not in screen_text(app)
         assert len(app.query("*")) < 40
