@@ -84,14 +84,13 @@ class Client:
             await asyncio.sleep(0)
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The session; proxies of the environment are for servers elsewhere, as is compression."""
+        """The session, which obeys no environment; answers are compressed where they come from elsewhere."""
         if self._session is None:
             here = self.login.loopback
             self._session = aiohttp.ClientSession(
                 headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": AGENT},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER),
                 connector=aiohttp.TCPConnector(limit=0),
-                trust_env=not here,
                 trace_configs=[self._count_openings()],
             )
         return self._session

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import ipaddress
 import ssl
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from console.cluster.credential_program import run_program
+from console.cluster.proxies import is_here, proxy_of
 from console.cluster.target import Secret
 from console.errors import BadKubeconfig, NotLoggedIn
 
@@ -72,21 +73,17 @@ class Login:
     @property
     def loopback(self) -> bool:
         """Whether the server is on this machine."""
-        host = urlsplit(self.server).hostname or ""
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return is_here(urlsplit(self.server).hostname or "")
 
     @property
     def server_name(self) -> str | None:
         """Name the server's certificate has to carry, if not the host's."""
         return self.target.cluster.tls_server_name
 
-    @property
-    def proxy(self) -> str | None:
-        """Proxy to go through."""
-        return self.target.cluster.proxy_url
+    @cached_property
+    def proxy(self) -> Secret:
+        """Proxy to go through, for whichever library asks; empty: none. Raises BadKubeconfig."""
+        return proxy_of(self.server, self.target.cluster.proxy_url)
 
     async def headers(self) -> dict[str, str]:
         """Headers that say who asks; renewed if they are about to run out. Raises NotLoggedIn, BadKubeconfig."""

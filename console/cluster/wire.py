@@ -148,7 +148,7 @@ async def _connect(login: Login) -> Wire:
     await login.headers()  # a plug-in may bring the certificate that TLS needs
     context = await login.tls()
     name = (login.server_name or base.hostname) if context else None
-    proxy = _proxy(login, base)
+    proxy = _proxy(login)
     if proxy is None:
         reader, writer = await asyncio.open_connection(
             base.hostname, port, ssl=context, server_hostname=name, limit=_ROOM
@@ -161,17 +161,11 @@ async def _connect(login: Login) -> Wire:
     return Wire(login, reader, writer)
 
 
-def _proxy(login: Login, base: SplitResult) -> SplitResult | None:
-    """The kubeconfig's, else the environment's for servers elsewhere."""
-    address = login.proxy
-    if not address and not login.loopback and any(name.lower().endswith("_proxy") for name in os.environ):
-        from urllib.request import getproxies, proxy_bypass
-
-        address = None if proxy_bypass(base.hostname or "") else getproxies().get(base.scheme)
-    if not address:
+def _proxy(login: Login) -> SplitResult | None:
+    if not login.proxy:
         return None
-    proxy = urlsplit(address if "://" in address else f"http://{address}")
-    if proxy.scheme != "http" or not proxy.hostname:
+    proxy = urlsplit(login.proxy)
+    if proxy.scheme != "http":
         raise BadKubeconfig(f"The proxy {proxy.scheme}://{proxy.hostname} cannot carry tunnels.", "Use an http:// one.")
     return proxy
 

@@ -203,9 +203,8 @@ class Multiplex:
         curl.setopt(pycurl.SOCKOPTFUNCTION, _gives_up)
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        if login.proxy or login.loopback:  # else that of the environment
-            curl.setopt(pycurl.PROXY, login.proxy or "")
-            curl.setopt(pycurl.NOPROXY, "")
+        curl.setopt(pycurl.PROXY, login.proxy)  # an empty one too: unless both are set, libcurl asks the environment
+        curl.setopt(pycurl.NOPROXY, "")
 
     async def _trust(self, curl: pycurl.Curl) -> None:
         """Whom to trust, and what to show for oneself."""

@@ -12,6 +12,7 @@ import pytest
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
+from console.cluster.wire import connected
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from tests.apiserver import ApiServer
 from tests.console.cluster.test_client import make_certificate
@@ -174,7 +175,7 @@ async def test_a_server_that_says_nothing_is_asked_once_for_all(monkeypatch: pyt
 
 @asynccontextmanager
 async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
-    """An HTTP proxy that passes on what it is asked for, and notes that."""
+    """An HTTP proxy that passes on what it is asked for, all of which is on this machine, and notes that."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
@@ -184,8 +185,8 @@ async def proxy(asked: list[bytes]) -> AsyncIterator[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         asked.append(head.split(b"\r\n")[0])
-        host, port = head.split()[1].decode().split(":")
-        there, back = await asyncio.open_connection(host, int(port))
+        port = int(head.split()[1].rpartition(b":")[2])
+        there, back = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
         await asyncio.gather(pump(reader, back), pump(there, writer))
 
@@ -208,3 +209,56 @@ async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> No
             assert "via" not in answer.headers
             assert await answer.read() == VERSION
         assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """One that names no proxy."""
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+async def test_all_ways_of_asking_take_the_proxy_of_the_environment(
+    tmp_path: Path, environment: pytest.MonkeyPatch, name: str
+) -> None:
+    tls, authority = make_certificate(tmp_path, days=1)
+    asked: list[bytes] = []
+    async with ApiServer(tls) as server, proxy(asked) as through:
+        environment.setenv(name, through.replace("//", "//anna:s3cr3t@"))
+        cluster = Cluster(server=f"https://api.example:{server.port}", certificate_authority=str(authority))
+        login = Login(Target("x", "u", "d", cluster, User()))
+        client = Client(login)
+        assert await plain(client) == await going_on(client) == VERSION
+        await client.close()
+        async with connected(login, "ask") as wire:
+            (answer,) = await wire.get(PATH)
+        assert answer.body == VERSION
+        assert set(asked) == {b"CONNECT api.example:%d HTTP/1.1" % server.port}
+        assert len(asked) == 3
+
+
+async def test_none_of_them_takes_it_where_it_is_not_to_be_taken(environment: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    async with proxy(asked) as through:
+        environment.setenv("ALL_PROXY", through)
+        environment.setenv("NO_PROXY", "10.0.0.0/8, *.invalid")
+        first, second = await said("https://no-such-name.invalid")
+        assert first == second
+        assert first[1].endswith("its name cannot be resolved.")
+        assert asked == []
+
+
+@pytest.mark.parametrize("address", ["socks5://anna:s3cr3t@h:1", "http://anna:s3cr3t@", "http://anna:s3cr3t@h:port"])
+async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
+    environment: pytest.MonkeyPatch, address: str
+) -> None:
+    environment.setenv("HTTPS_PROXY", address)
+    for given in (None, address):
+        first, second = await said("https://api.example", proxy_url=given)
+        assert first == second
+        assert first[0] is BadKubeconfig
+        assert ("HTTPS_PROXY" in first[1]) is (given is None)
+        assert "s3cr3t" not in f"{first}"
