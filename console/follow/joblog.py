@@ -3,8 +3,6 @@
 Lines go from each connection straight into a `Part`, in memory for those who read and on its way to the disk. Whoever
 reads has a place in each part and is woken when there is more, so a slow reader costs nobody else anything, and none
 loses a line. Memory is bounded by the parts.
-
-Over 300 lines, because to follow, to write and to wake readers are one life, and share all of its state.
 """
 
 from __future__ import annotations
@@ -15,18 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.follow.kept import Kept
 from console.follow.news import News
 from console.follow.reader import Reader
-from console.follow.stream import Followed, coverage, disk_words, fill, worth, write_all
+from console.follow.stream import Followed, coverage, fill, worth
 from console.models.failure import endings
 from console.models.link import LinkState
 from console.models.ranks import ranks
 from console.parsers.secrets import Blotter
-from console.spool.part import Part
-from console.spool.shelf import JobNote, Shelf, kept_job
+from console.spool.shelf import JobNote, kept_job
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Collection, Iterator
+    from collections.abc import AsyncGenerator, Collection, Iterator
     from pathlib import Path
 
     from console.cluster.given import Stamped
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from console.models.log import Coverage, RankLine
     from console.models.pod import Container, Pod
     from console.models.ranks import Rank
+    from console.spool.part import Part
+    from console.spool.shelf import Shelf
     from console.watched import WatchedCluster
 
 WRITE_EVERY = 0.25
@@ -62,9 +62,7 @@ class JobLog:
         once: bool = False,
     ) -> None:
         self.key = key
-        self.disk = ""
-        """Why lines are not kept on the disk; empty: they are."""
-        self.shelf: Shelf | None = None
+        self.kept = Kept()
         self.parts: list[Part] = []
         """Lines of each container, those of the disk first."""
         self.ranks = 0
@@ -80,7 +78,6 @@ class JobLog:
         self._tail = tail
         self.once = once
         self._followed: dict[tuple[int, int, str, str], Followed] = {}
-        self._told: set[tuple[int, int, str, str]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[News] = []
         self._keeping = asyncio.Lock()
@@ -101,15 +98,13 @@ class JobLog:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._write_now()
-        if self.shelf is not None:
-            await asyncio.to_thread(self.shelf.close)
+        await self.kept.close()
 
     async def read_shelf(self, shelf: Shelf) -> None:
         """Take in what is kept of a job; for one that is gone, it is all there is."""
         self.gone = True
         self.ranks, self.uid = shelf.note.ranks, shelf.note.uid
-        self.parts = await asyncio.to_thread(lambda: list(shelf.parts()))
-        self.shelf = shelf
+        self.parts = await self.kept.read(shelf)
         self.ready.set()
 
     # what is followed
@@ -141,7 +136,8 @@ class JobLog:
         self.ranks = len(every)
         if self.uid != jobset.uid:
             await self._begin(jobset, len(every))
-        await self._keep_endings(jobset, fleet)
+        for ending in endings(jobset, fleet):  # they cannot be asked once the pods are gone
+            await self.kept.tell(ending)
         for rank in every:
             for container in worth(rank):
                 assert rank.pod is not None
@@ -162,37 +158,20 @@ class JobLog:
         """The job is there: open its folder, and take in what is kept of it."""
         self.uid = jobset.uid
         note = JobNote(jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe)
-        try:
-            self.shelf = await asyncio.to_thread(Shelf.open, self._folder, note)
-            kept = await asyncio.to_thread(lambda shelf: list(shelf.parts()), self.shelf)
-            told = await asyncio.to_thread(self.shelf.endings)
-            self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
-        except OSError as error:
-            self.shelf, kept = None, []
-            self.disk = disk_words(error)
-        self.parts = kept
-        self._tell(*kept)
-
-    async def _keep_endings(self, jobset: JobSet, fleet: Fleet) -> None:
-        """How ranks ended, which cannot be asked once their pods are gone."""
-        for ending in endings(jobset, fleet):
-            name = ending.attempt, ending.rank, ending.pod, ending.cause
-            if name not in self._told:
-                self._told.add(name)
-                if self.shelf is not None:
-                    try:
-                        await asyncio.to_thread(self.shelf.tell, ending)
-                    except OSError as error:
-                        self.disk = disk_words(error)
+        self.parts = await self.kept.open(self._folder, note)
+        self._tell(*self.parts)
 
     async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
         name = pod.attempt, rank.number, container.name, pod.uid
         followed = self._followed.get(name)
         if followed is None:
             kept = next((each for each in self.parts if each.name == name), None)
-            part = await self._part(kept, rank.number, pod, container.name)
-            if part is kept and self._tail is None and not self.ready.is_set():
-                await self._kept_on_disk(fill(part, self._streams, pod, container.name))
+            part = await self.kept.part(kept, rank.number, pod, container.name)
+            if part is not kept:
+                self.parts.append(part)
+            elif self._tail is None and not self.ready.is_set():
+                with self.kept.refusals():
+                    await fill(part, self._streams, pod, container.name)
             given = (kept or part).tail(REMEMBER)
             stream = self._stream(given, pod, container, Blotter())
             followed = self._followed[name] = Followed(
@@ -222,22 +201,6 @@ class JobLog:
         wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once)
         return self._streams(wanted, memory, blotter.lines, container.restarts)
 
-    async def _part(self, kept: Part | None, rank: int, pod: Pod, container: str) -> Part:
-        """Where its lines go: behind those that are kept of it, if it is this console that writes them."""
-        part = Part(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
-        shelf = self.shelf
-        if shelf is not None:
-            try:
-                if kept is not None and not shelf.private:
-                    await asyncio.to_thread(kept.mend)
-                    kept.pod = pod.name
-                    return kept
-                part.file = await asyncio.to_thread(shelf.place, rank, pod.attempt, container, pod.uid)
-            except OSError as error:
-                self.disk = disk_words(error)
-        self.parts.append(part)
-        return part
-
     async def _read(self, followed: Followed) -> None:
         def take(batch: list[Stamped]) -> None:
             followed.take(batch)
@@ -250,12 +213,6 @@ class JobLog:
         followed.part.open = b""
         self._tell(followed.part)
 
-    async def _kept_on_disk(self, doing: Awaitable[None]) -> None:
-        try:
-            await doing
-        except OSError as error:
-            self.disk = disk_words(error)
-
     # the disk
 
     async def _write(self) -> None:
@@ -267,17 +224,9 @@ class JobLog:
     async def _write_now(self) -> bool:
         """Write all that waits; whether the disk took it."""
         for followed in [each for each in self._followed.values() if each.begins_late()]:
-            await self._kept_on_disk(followed.leave_out())
-        waiting = [part for part in self.parts if part.pending]
-        if not waiting:
-            return True
-        try:
-            await asyncio.to_thread(write_all, waiting)
-        except OSError as error:
-            self.disk = disk_words(error)
-            return False
-        self.disk = ""
-        return True
+            with self.kept.refusals():
+                await followed.leave_out()
+        return await self.kept.write(self.parts)
 
     # who reads
 
@@ -345,5 +294,5 @@ class JobLog:
     @property
     def coverage(self) -> Coverage:
         """How it stands with all ranks."""
-        found = coverage(self._followed.values(), self.ranks, self.parts, self.disk, gone=self.gone)
+        found = coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
         return replace(found, once=self.once) if self.once else found

@@ -179,15 +179,3 @@ def worth(rank: Rank) -> list[Container]:
     first = [each for each in rank.pod.containers if each.init and (
         each.state == "terminated" or (each.state == "running" and not started))]  # fmt: skip
     return [*first, main] if started else first
-
-
-def write_all(parts: Iterable[Part]) -> None:
-    """Write what waits in these; OSError if the disk will not take it."""
-    for part in parts:
-        part.write()
-
-
-def disk_words(error: OSError) -> str:
-    """What to say of a disk that takes nothing."""
-    why = error.strerror or str(error)
-    return f"Not kept on disk: {why[:1].lower()}{why[1:]}; following goes on"

@@ -179,11 +179,11 @@ class Measures:
         """Say where the tests were measured, as far as the picture has it."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
-        measures.uid = log.uid or (log.shelf.note.uid if log.shelf else "")
+        measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
         if jobset is not None:
             measures.place(jobset, fleet, self._cluster.connected.target.cluster.server if not self._place else "")
-        elif log.shelf is not None:
-            measures.recipe = log.shelf.note.recipe
+        elif log.kept.note is not None:
+            measures.recipe = log.kept.note.recipe
 
     async def _note(self, measures: JobMeasures) -> None:
         """The memory of runs has the last figures."""
@@ -205,8 +205,7 @@ class Measures:
         if about == measures.endings_seen:
             return False
         measures.endings_seen = about
-        kept = await asyncio.to_thread(log.shelf.endings) if log.shelf else ()
-        return measures.ended_badly([*kept, *seen])
+        return measures.ended_badly([*await log.kept.endings(), *seen])
 
     # earlier runs of the same recipe
 

@@ -159,7 +159,7 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
             f"from {rounds + 3} back to {rounds}"
         ]
         await soon(lambda: [each.log.coverage.words for each in jobs] == whole, "all are followed to the end")
-        assert {each.log.disk for each in jobs} == {""}
+        assert {each.log.kept.trouble for each in jobs} == {""}
         folder = app.session.follow.folder
     for each in jobs:
         shelf = kept_job(folder, *each.log.key)
