@@ -15,6 +15,7 @@ from console.models.glance import Glance, of_runs, of_tests
 from console.models.job import JobState
 from console.models.nccl_kept import MeasuredTest
 from console.models.ranks import ranks
+from console.models.training_track import Track
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -113,10 +114,13 @@ class Glancing:
         reading, now = LogReading(), time.time()
         last = lines[-1].time if lines else now
         printed: dict[int, float] = {}
+        tracks: list[Track] = []
         for line in lines:
-            reading.feed(f"{line.text}\n".encode())
+            if reading.feed(f"{line.text}\n".encode()):
+                _advance(tracks, reading, line.time)
             printed[len(reading.nccl) - 1] = line.time
         reading.close()
+        _advance(tracks, reading, last)
         about = JobMeasures(jobset.key)
         about.uid = jobset.uid
         about.tests = tuple(
@@ -124,7 +128,9 @@ class Glancing:
             for at, test in enumerate(reading.nccl)
         )
         about.place(jobset, self._cluster.fleet, "")
-        found = of_tests(reading.nccl, now, self._pass_line(), about.accelerator) or of_runs(reading.training, now)
+        found = of_tests(reading.nccl, now, self._pass_line(), about.accelerator) or of_runs(
+            reading.training, tracks, now
+        )
         if found is None or found.empty:
             return False
         self._printing[jobset.uid] = rank
@@ -134,7 +140,7 @@ class Glancing:
             await self._kept().keep(each for each in ended if each.name not in names)
         before = self.known.get(jobset.uid)
         self.known[jobset.uid] = found
-        return before is None or replace(before, at=0.0) != replace(found, at=0.0)
+        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.cluster import logs
@@ -142,3 +148,11 @@ class Glancing:
         wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
         async with aclosing(logs.follow_log(self._cluster.connected.client, wanted)) as printed:
             return [line async for line in printed]
+
+
+def _advance(tracks: list[Track], reading: LogReading, time: float) -> None:
+    """Tell the tracks of all runs what was printed at that moment."""
+    runs = reading.training
+    tracks += [Track(run.format) for run in runs[len(tracks) :]]
+    for track, run in zip(tracks, runs, strict=True):
+        track.sync(run.steps, time)

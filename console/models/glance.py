@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.models.reference import Passing, judge
+from console.models.training_track import stands_still
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.models.nccl import NcclTest
     from console.models.training import TrainingRun
+    from console.models.training_track import Track
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,11 @@ class Glance:
     tflops: float | None = None
     """TFLOP/s of one GPU."""
     step_time: float | None = None
-    """Seconds."""
+    """Seconds, as printed."""
+    pace: float | None = None
+    """Seconds from one step to the next, see `Track.lasting`."""
+    stepped: float = 0.0
+    """When the last step was printed, seconds since the epoch; 0: not known."""
     size: int | None = None
     """Bytes, the largest message that was measured."""
     busbw: float | None = None
@@ -38,10 +44,13 @@ class Glance:
 
     @property
     def eta(self) -> float | None:
-        """Seconds to the end, at the pace of the last step."""
-        if self.step is None or self.total is None or self.step_time is None:
+        """Seconds to the end, by the time between the lines of the log; None too of a run that stands still."""
+        pace = self.step_time if self.pace is None else self.pace
+        if self.step is None or self.total is None or pace is None:
             return None
-        return max(0.0, (self.total - self.step) * self.step_time)
+        if self.stepped and stands_still(self.at - self.stepped, pace):
+            return None
+        return max(0.0, (self.total - self.step) * pace)
 
     @property
     def empty(self) -> bool:
@@ -60,10 +69,11 @@ def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator
     )  # fmt: skip
 
 
-def of_runs(runs: Sequence[TrainingRun], at: float) -> Glance | None:
-    """What the last of these runs says; None if none has a step."""
-    run = next((each for each in reversed(runs) if each.steps), None)
-    if run is None:
+def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> Glance | None:
+    """What the last of these runs says, of each of which there is the track; None if none has a step."""
+    run, track = next(((run, track) for run, track in zip(runs[::-1], tracks[::-1], strict=True) if run.steps),
+                      (None, None))  # fmt: skip
+    if run is None or track is None:
         return None
     last = run.steps[-1]
 
@@ -77,5 +87,7 @@ def of_runs(runs: Sequence[TrainingRun], at: float) -> Glance | None:
         nan=last.nan,
         tflops=latest("tflops_per_gpu"),
         step_time=latest("step_time_s"),
+        pace=track.lasting(),
+        stepped=track.series.times[-1],
         at=at,
     )

@@ -31,6 +31,16 @@ RECENT = 20
 STILL, STILL_STEPS = 300.0, 10.0
 """Seconds, and times the usual step, without a step after which a run stands still."""
 
+GROSS = 2.0
+"""Times by which the printed step time may be longer than the time between lines, and is still believed."""
+BURST = 1.0
+"""Seconds in which lines come that were printed long before."""
+
+
+def stands_still(since: float, pace: float) -> bool:
+    """Whether a run of that pace does, whose last step is so many seconds ago."""
+    return since > max(STILL, STILL_STEPS * pace)
+
 
 def peak_of(accelerator: str) -> float | None:
     """Dense BF16 TFLOP/s of that GPU; None if it is not known."""
@@ -155,16 +165,28 @@ class Track:
         steps, took = series.numbers[-1] - series.numbers[first], series.times[-1] - series.times[first]
         return took / steps if steps > 0 and took > 0 else None
 
+    def lasting(self) -> float | None:
+        """Seconds from one step to the next, by which the end is foretold: as printed, unless the clock says otherwise.
+
+        The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
+        checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
+        a program whose output is buffered, tell of no speed.
+        """
+        printed, seen = self.recent("step_time_s"), self._by_clock()
+        if printed is None or seen is None:
+            return seen if printed is None else printed
+        burst = seen * min(RECENT, len(self.series)) < BURST
+        return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
+
     def eta(self, now: float = 0.0) -> float | None:
         """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still.
 
-        By the clock where that is slower than what is printed: evaluations and checkpoints take their time too.
+        By `lasting`, not by what the program says of its steps alone.
         """
-        last, total = self.last, self.total
-        pace = max((each for each in (self.pace(), self._by_clock()) if each is not None), default=None)
+        last, total, pace = self.last, self.total, self.lasting()
         if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
             return None
-        if not self.goes_on or (now and now - self.series.times[-1] > max(STILL, STILL_STEPS * pace)):
+        if not self.goes_on or (now and stands_still(now - self.series.times[-1], pace)):
             return None
         return max(0.0, (total - last.step) * pace)
 

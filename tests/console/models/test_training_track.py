@@ -134,6 +134,28 @@ def test_time_left_and_mfu_only_where_they_can_be_said() -> None:
     assert silent.eta() == pytest.approx(51 * 7.0)  # by the clock
 
 
+@pytest.mark.parametrize(
+    ("printed", "between", "pace"),
+    [
+        (0.0016, 4.0, 4.0),  # more than twice as slow as printed
+        (7.0, 10.0, 10.0),
+        (7.0, 4.0, 7.0),
+        (7.0, 3.0, 3.0),  # more than twice as fast
+        (7.0, 0.001, 7.0),  # all lines came at once
+    ],
+)
+def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
+    printed: float, between: float, pace: float
+) -> None:
+    made, growing = Track("ddp"), list[Step]()
+    for at in range(1, 61):
+        growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
+        made.sync(growing, 1000.0 + between * at)
+    assert made.lasting() == pytest.approx(pace)
+    assert made.eta() == pytest.approx(340 * pace)
+    assert made.pace() == printed
+
+
 def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     every = steps(101, total=400)
     made = track(every[:100])
