@@ -14,10 +14,12 @@ from textual import events
 from textual.app import App
 from textual.command import CommandPalette
 from textual.widgets import Input, TextArea
+from textual.worker import active_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.await_complete import AwaitComplete
     from textual.screen import Screen
     from textual.timer import Timer
     from textual.worker import Worker
@@ -131,6 +133,14 @@ class OrderedApp(App[int]):
             return
         while len(self.screen_stack) > 1:
             await self.pop_screen()
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the page in front, whose workers end before its widgets go: what they would still show has no place."""
+        going, own = set(self.screen.walk_children(with_self=True)), active_worker.get(None)
+        for worker in self.workers:
+            if worker.node in going and worker is not own:
+                worker.cancel()
+        return super().pop_screen()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
         """Open the palette, and wait until it can be typed in."""

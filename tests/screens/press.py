@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.widget import Widget
 
+    from screens.base import LiveScreen
+
 DEADLINE = 30.0
 """Seconds: only a failing test waits so long, and a busy machine may take its time."""
 
@@ -53,8 +55,9 @@ async def console(
 
     app = ConsoleApp(settings, connect=connect)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.fleet is session.fleet)
+        await until(pilot, lambda: app.fleet is session.fleet and not cast("LiveScreen", app.screen)._drawing_due)
         yield app, pilot, session
+        app.workers.cancel_all()  # as by the key that quits
 
 
 def text_of(widget: Any) -> str:

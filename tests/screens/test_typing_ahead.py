@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -146,3 +147,20 @@ async def test_keys_for_a_question_that_does_not_come_are_dropped() -> None:
         assert app.theme == theme
         type_at_once(app, "t")
         await until(pilot, lambda: app.theme != theme)
+
+
+async def test_what_fills_a_page_ends_before_its_widgets_do_but_not_what_closes_it() -> None:
+    async with console() as (app, pilot, _):
+        app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        went_on = asyncio.Event()
+
+        async def close() -> None:
+            app.pop_screen()
+            await asyncio.sleep(0)
+            went_on.set()
+
+        filling = app.screen.run_worker(asyncio.Event().wait())
+        app.screen.run_worker(close())
+        await until(pilot, went_on.is_set)
+        assert filling.is_cancelled, "a line that comes now would find no widget"
