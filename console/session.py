@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from console.alarms import Alarms
     from console.attach import Attach
     from console.cloud import Cloud
+    from console.cluster.given import Memory
     from console.files.copies import Copies
     from console.gpus import Gpus
     from console.history import History
@@ -47,6 +48,13 @@ def container_questions() -> tuple[ContainerFact, ...]:
     from console.inside.questions import asked
 
     return asked()
+
+
+def log_memory() -> Memory:
+    """For `Session.follow_log`: who follows a log with it can go on in another session."""
+    from console.cluster.given import Memory
+
+    return Memory(whole=False)
 
 
 def memory() -> History:
@@ -205,15 +213,17 @@ class Session(ClusterInCloud):
         previous: bool = False,
         follow: bool = True,
         drawn: bool = False,
+        memory: Memory | None = None,
     ) -> AsyncGenerator[LogLine, None]:
         """Lines of a container until it has ended, over dropped connections, none lost or repeated.
 
-        `drawn`: also what is seen of a progress bar, each time it changes.
+        `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
+        session or another, is not given again.
         """
         from console.cluster import logs
 
         wanted = logs.Wanted(namespace, pod, container, tail, since, previous, follow)
-        return logs.follow_log(self.connected.client, wanted, drawn=drawn)
+        return logs.follow_log(self.connected.client, wanted, drawn=drawn, memory=memory)
 
     async def exec(
         self,

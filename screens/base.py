@@ -113,6 +113,14 @@ class LiveApp(OrderedApp):
         """Whether a session is open (the server may still be away)."""
         return self._session is not None
 
+    @property
+    def connection(self) -> object | None:
+        """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
+        try:
+            return self.session.connected
+        except Unreachable:
+            return None
+
     def on_mount(self) -> None:
         """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
@@ -169,7 +177,7 @@ class LiveApp(OrderedApp):
 
     async def action_quit(self) -> None:
         """Close the session, then the program."""
-        self.workers.cancel_group(self, "store")
+        self.workers.cancel_all()
         await self._leave()
         if self._alone is not None:
             await self._alone.close()
@@ -208,6 +216,11 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     KINDS: ClassVar[tuple[str, ...]] = ()
     """Kinds this screen stands on: its freshness is theirs."""
 
+    OF_CLUSTER: ClassVar[bool] = False
+    """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
+
+    _opened_in = ""
+    """The cluster it was opened in, as soon as that is known."""
     _rested_at = 0.0
     _drawing_due = False
 
@@ -272,6 +285,9 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         self._drawing_due = False
         if not self.is_current:
             return
+        if self._is_left():
+            self.app.pop_screen()
+            return
         start = monotonic()
         self._show_title()
         self.show_fleet(self.app.fleet)
@@ -279,6 +295,12 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, FIRST_REST if listing else LONGEST_REST)
         self._rested_at = monotonic() + (rest if cost > SLOW else 0.0)
+
+    def _is_left(self) -> bool:
+        """Whether the console is in another cluster than that of this page."""
+        here = self.app.session.context if self.app.connected else ""
+        self._opened_in = self._opened_in or here
+        return self.OF_CLUSTER and here not in {"", self._opened_in}
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble

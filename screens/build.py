@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,14 +15,15 @@ from screens import wording
 from screens.building import GLYPHS, cancel_one, launch_with
 from screens.in_google import InGoogleScreen
 from screens.saving import save_log
-from screens.widgets.log_view import LogView
+from screens.widgets.log_view import WAITING, LogView
 from screens.widgets.summary_line import SummaryLine
 from screens.wording import WAITS, Run, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.models.build import Build
+    from console.models.build import Build, BuildLine
+    from console.models.fleet import Fleet
 
 AGAIN = 3.0
 """Seconds between two looks at how far it is."""
@@ -45,6 +47,11 @@ class BuildScreen(InGoogleScreen):
         super().__init__()
         self._about = number, project, location
         self.build: Build | None = None
+        self._connection: object | None = None
+        """By which its log was last asked for; None also without a cluster."""
+        self._given: Counter[BuildLine] = Counter()
+        """What its log has given, which is read from its beginning each time."""
+        self._read_all = False
 
     @property
     def crumb(self) -> str:
@@ -59,9 +66,21 @@ class BuildScreen(InGoogleScreen):
     def on_mount(self) -> None:
         """Follow from its start."""
         self.view.lines.focus()
+        self._connection = self.app.connection
         self.set_interval(AGAIN, self.look)
+        self.read()
+
+    def read(self) -> None:
+        """How far it is, and what its log has beyond what was shown."""
         self.look()
-        self.follow()
+        if not self._read_all:
+            self.follow()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Go on as soon as there is another connection."""
+        if (connection := self.app.connection) not in {None, self._connection}:
+            self._connection = connection
+            self.read()
 
     def tick(self) -> None:
         """Its time runs."""
@@ -96,16 +115,29 @@ class BuildScreen(InGoogleScreen):
     async def follow(self) -> None:
         """Show lines until it is over or the page is closed."""
         number, project, location = self._about
-        self.view.status = "the builder prints"
+        self.view.over, self.view.status = "", "the builder prints"
+        known = self._given.copy()
         try:
             async with aclosing(self.app.google.images.log(number, project=project, location=location)) as lines:
                 async for line in lines:
-                    self.view.lines.append([(line.time, line.text)])
+                    self._show(line, known)
         except ConsoleError as error:
-            self.view.status = sentence(f"{error.message} {error.hint}")
+            now = self.app.connection
+            lost = not self.app.without_cluster and (now is None or now is not self._connection)
+            self.view.over = WAITING if lost else "✗ not followed"
+            self.view.status = "" if lost else sentence(f"{error.message} {error.hint}")
             return
-        self.view.status = "the build is over"
+        self._read_all = True
+        self.view.over, self.view.status = "○ the build is over", ""
         self.look()
+
+    def _show(self, line: BuildLine, known: Counter[BuildLine]) -> None:
+        """A line, unless it is one of those that are known."""
+        if known[line]:
+            known[line] -= 1
+        else:
+            self._given[line] += 1
+            self.view.lines.append([(line.time, line.text)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Cancel while it runs; launch with what it makes, unless it failed."""

@@ -66,6 +66,7 @@ class DoctorScreen(LiveScreen):
     """The page."""
 
     KINDS = ("pods",)
+    OF_CLUSTER = True
     CSS = "DoctorScreen SentenceLine { max-height: 6; } DoctorScreen StepTable { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "again", "Again", id="doctor.again", tooltip="All steps anew"),

@@ -33,6 +33,7 @@ class FactsScreen(LiveScreen):
     """The page of one container's facts; each answer appears as it comes."""
 
     KINDS = ("pods",)
+    OF_CLUSTER = True
     CSS = "FactsScreen #who { padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask", "Ask again", id="facts.ask", tooltip="All questions anew"),

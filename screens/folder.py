@@ -63,6 +63,7 @@ class FolderScreen(LiveScreen):
     """Enter goes into a folder, backspace out of it."""
 
     KINDS = ("pods",)
+    OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("backspace", "up", "Up", id="folder.up", key_display="⌫", tooltip="The folder that this one is in"),

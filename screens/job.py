@@ -38,6 +38,7 @@ class JobScreen(LiveScreen):
 
     CSS_PATH = "job.tcss"
     KINDS = ("jobsets", "pods", "workloads", "events")
+    OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"stop", "again", *(each.action for each in RANK_ACTIONS if each.changes)})
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),

@@ -43,6 +43,7 @@ class LeftoverTable(ResourceTable["Leftover"]):
 class LeftoversScreen(LiveScreen):
     """The list, read when it is opened and after each removal."""
 
+    OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"remove"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "remove", "Remove", id="leftovers.remove", tooltip="Remove this one, or all marked; asks first"),

@@ -24,6 +24,7 @@ class Manifest(VerticalScroll, can_focus=True):
 class ManifestScreen(LiveScreen):
     """The object's YAML; read again with `u`."""
 
+    OF_CLUSTER = True
     DEFAULT_CSS = """
     ManifestScreen #yaml { width: auto; padding: 0 2; }
     """

@@ -76,6 +76,7 @@ class NodeScreen(NodeActions, PodActions):
 
     CSS_PATH = "node.tcss"
     KINDS = ("nodes", "pods", "events")
+    OF_CLUSTER = True
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),

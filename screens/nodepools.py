@@ -62,6 +62,7 @@ class NodepoolsScreen(PoolSizes):
     """Pools above, what is under way below; Enter opens a pool, R and L change the one under the cursor."""
 
     KINDS = ("nodes",)
+    OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google anew"),
     ]

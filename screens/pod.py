@@ -95,6 +95,7 @@ class PodScreen(PodActions):
 
     CSS_PATH = "pods.tcss"
     KINDS = ("pods", "events")
+    OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "open_job", "Its job", id="pod.job"),
     ]

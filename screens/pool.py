@@ -102,6 +102,7 @@ class PoolScreen(PoolActions):
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
     KINDS = ("nodes", "pods")
+    OF_CLUSTER = True
     table = getters.query_one(NodeTable)
     summary = getters.query_one("#of-nodes", SummaryLine)
     google = getters.query_one("#of-google", SentenceLine)

@@ -73,6 +73,7 @@ class ReleaseScreen(LiveScreen):
     ReleaseScreen ChangeText { height: 2fr; min-height: 3; }
     """
     KINDS = ("jobsets",)
+    OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"change", "back_to"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "change", "Change values", id="release.change",

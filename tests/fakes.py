@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from console.errors import Unreachable
 from console.follow import Follow
 from console.measures import Measures
 from console.models.access import ContextName, StopReport
@@ -119,6 +120,8 @@ class FakeSession:
         self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()
         self.closed = False
+        self.connected: Any = object()
+        """Another one after each switch of the cluster."""
         self.runs = FakeRuns(self)
         self.stopping = FakeStopping(self)
         self.releases = FakeReleases(self)
@@ -162,7 +165,9 @@ class FakeSession:
 
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
         self._did("switch", context, namespace)
-        self.context = context or self.context
+        if context is not None:
+            self.context, self.connected = context, object()
+            self._wake()
         self.namespace = namespace or self.namespace
 
     async def snapshots(self) -> AsyncIterator[Fleet]:
@@ -291,14 +296,34 @@ class FakeSession:
 
     async def follow_log(
         self, namespace: str, pod: str, *, container: str = "", tail: int | None = None, since: float = 0.0,
-        previous: bool = False, follow: bool = True, drawn: bool = False,
+        previous: bool = False, follow: bool = True, drawn: bool = False, memory: Memory | None = None,
     ) -> AsyncIterator[LogLine]:  # fmt: skip
+        """Those of `logs`; a key in `running` says that its container has not ended."""
         self._did("follow_log", namespace, pod, container, tail, since, previous, follow)
-        lines = self.logs.get((namespace, pod), [])
-        for line in lines[-tail:] if tail else lines:
-            if drawn or not line.open:
-                yield line
-            await asyncio.sleep(0)
+        key, at, woken, connected = (namespace, pod), 0, asyncio.Event(), self.connected
+        self._woken.add(woken)
+        try:
+            if memory is None or not memory.last:
+                at = max(0, len(self.logs.get(key, [])) - (tail or 0)) if tail else 0
+            if memory is not None:
+                memory.rewind()
+            while True:
+                lines = self.logs.get(key, [])[at:]
+                at += len(lines)
+                for line in lines:
+                    stamp = line.time, f"{format_time(line.time)} {line.text}".encode()
+                    if (drawn or not line.open) and (memory is None or memory.new([stamp])):
+                        yield line
+                if self.closed or self.connected is not connected:
+                    raise Unreachable("The connection to this cluster was closed.", "Open the page again.")
+                if not lines and (key not in self.running or not follow):
+                    break
+                if not lines:
+                    await woken.wait()
+                    woken.clear()
+                await asyncio.sleep(0)
+        finally:
+            self._woken.discard(woken)
 
     async def exec(
         self, namespace: str, pod: str, argv: Sequence[str], *, container: str = "",

@@ -236,13 +236,14 @@ class LogStream:
 
 
 async def follow_log(
-    client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False
+    client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False, memory: Memory | None = None
 ) -> AsyncGenerator[LogLine, None]:
     """Lines of a container, secrets blotted out, until it has ended (or once, without `follow`).
 
-    `drawn`: also what is seen of a line that has no end yet, each time it changes. Raises as `LogStream.batches` does.
+    `drawn`: also what is seen of a line that has no end yet, each time it changes. `memory`: as of `LogStream`. Raises
+    as `LogStream.batches` does.
     """
-    stream = LogStream(client, wanted, clean=Blotter().lines, backoff=backoff)
+    stream = LogStream(client, wanted, memory=memory, clean=Blotter().lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             for moment, raw in batch:

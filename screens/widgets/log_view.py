@@ -31,6 +31,8 @@ ERRORS = (
 """What the jump to the first error looks for."""
 ANSWER = 5.0
 """Seconds that the answer to a key stands in the line below."""
+WAITING = "◐ waits for the connection"
+"""Why no lines come while the console has no session."""
 LEVELS = ("", "warn", "error")
 NCCL = ("", "without", "only")
 
@@ -52,6 +54,7 @@ class LogView(Vertical):
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
         .log-empty { display: none; height: auto; padding: 1; }
         .log-drawn { display: none; height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
+        .log-foot.-alarm { color: $text-warning; }
         .log-foot { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
         Input { display: none; border: none; height: 1; padding: 0; }
         &.-searching Input { display: block; }
@@ -77,6 +80,8 @@ class LogView(Vertical):
     """What this log is and what it waits for, shown below it."""
     drawn: reactive[str] = reactive("", init=False)
     """The progress bar that is being drawn at this moment, shown below the lines; empty: there is none."""
+    over: reactive[str] = reactive("", init=False)
+    """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
     _filtering = False
     _answer = ""
     """What came of the last key, for a few seconds."""
@@ -106,6 +111,10 @@ class LogView(Vertical):
         """Another status is drawn at once."""
         self._tell()
 
+    def watch_over(self) -> None:
+        """Lines come again, or no more."""
+        self._tell()
+
     def watch_drawn(self) -> None:
         """Another picture of it."""
         bar = self.query_one(".log-drawn", Static)
@@ -118,7 +127,8 @@ class LogView(Vertical):
         empty = self.query_one(".log-empty", Static)
         empty.display = bool(none)
         empty.update(f"○ {none}")
-        words = ["● following" if lines.follow else "‖ paused: space follows", wording.count(lines.shown, "line")]
+        following = "● following" if lines.follow else "‖ paused: space follows"
+        words = [self.over or following, wording.count(lines.shown, "line")]
         if lines.keep is not None:
             words[-1] += f" {lines.keep.words}"
         if lines.wanted:

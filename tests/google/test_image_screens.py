@@ -12,6 +12,7 @@ from console.models.launch import LaunchPlan
 from console.models.offer import Offer
 from console.practice.cluster import PracticeCluster
 from console.practice.google.cloud import Fault
+from console.practice.google.logs import Ledger
 from console.practice.google.registry import Shelf
 from console.practice.google.vault import BUCKET, Vault
 from console.practice.objects.resources import PODS
@@ -98,11 +99,29 @@ async def begin(app: ConsoleApp, pilot: Pilot[Any], tag: str) -> BuildScreen:
     return app.screen
 
 
+async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_repeating_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with practised(monkeypatch, speed=5) as (app, pilot, cluster):
+        await images(app, pilot)
+        page = await begin(app, pilot, "new")
+        await until(pilot, lambda: page.view.lines.total > 3)
+        first = app.session
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app.connected and app.session is not first)
+        cluster.clock.speed = 400
+        await until(pilot, lambda: page.view.over == "○ the build is over")
+        entries = world_of(cluster).part(Ledger).entries[page._about[0]]
+        lines = page.view.lines
+        await until(pilot, lambda: lines.total == len(entries))
+        assert [row.text for row in lines.text.page(0, lines.total)] == [each.text_payload for each in entries]
+
+
 async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
     async with practised(monkeypatch) as (app, pilot, cluster):
         await images(app, pilot)
         page = await begin(app, pilot, "new")
-        await until(pilot, lambda: page.view.status == "the build is over")
+        await until(pilot, lambda: page.view.over == "○ the build is over")
         await until(pilot, lambda: "DONE" in screen_text(app))
         await until(pilot, lambda: "● success" in screen_text(app))
         await pilot.press("n")

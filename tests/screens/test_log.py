@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from console.models.access import ContextName
 from console.models.log import LogLine
+from console.settings import Settings
+from screens.app import ConsoleApp
 from screens.log import LogScreen
 from screens.pod import PodScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, focus, screen_text, until
 from tests.screens.scene import scene
 
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
 KEY = ("default", "dpo-[b]-workload-0-1-x7k1")
+
+
+async def log_of(app: ConsoleApp, pilot: Pilot[Any]) -> LogScreen:
+    """Its page."""
+    app.open_page("log", *KEY)
+    await until(pilot, lambda: isinstance(app.screen, LogScreen))
+    assert isinstance(app.screen, LogScreen)
+    return app.screen
 
 
 async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
@@ -48,3 +64,69 @@ async def test_a_pod_is_listed_with_its_node_and_its_address() -> None:
         assert pod.node in line
         assert "IP" in screen_text(app)
         assert (pod.ip or "") in line
+
+
+async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_line() -> None:
+    sessions = [FakeSession(scene()) for _ in range(2)]
+    opened: list[FakeSession] = []
+
+    async def connect() -> Any:
+        opened.append(sessions[len(opened)])
+        return opened[-1]
+
+    sessions[0].say(KEY[1], "same", at=1.0)
+    sessions[0].say(KEY[1], "same", "two", at=2.0)
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await until(pilot, lambda: app.fleet is sessions[0].fleet)
+        page = await log_of(app, pilot)
+        await until(pilot, lambda: page.view.lines.total == 3)
+        assert "● following" in screen_text(app)
+        sessions[1].logs[KEY] = [*sessions[0].logs[KEY], LogLine(2.0, "same"), LogLine(3.0, "three")]
+        sessions[1].running.add(KEY)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: page.view.lines.total == 5)
+        assert [row.text for row in page.view.lines.text.page(0, 9)] == ["same", "same", "two", "same", "three"]
+        await until(pilot, lambda: "● following" in screen_text(app))
+        sessions[1].say(KEY[1], "four", at=4.0)
+        await until(pilot, lambda: "four" in screen_text(app))
+
+
+async def test_a_log_waits_while_there_is_no_connection_and_says_so() -> None:
+    session = FakeSession(scene())
+    session.say(KEY[1], "one", at=1.0)
+    async with console(session) as (app, pilot, _):
+        page = await log_of(app, pilot)
+        await until(pilot, lambda: page.view.lines.total == 1)
+        await app._leave()
+        await until(pilot, lambda: "◐ waits for the connection" in screen_text(app))
+        assert "following" not in screen_text(app)
+
+
+async def test_a_log_of_a_container_that_has_ended_is_not_followed() -> None:
+    session = FakeSession(scene())
+    session.say(KEY[1], "one", at=1.0)
+    async with console(session) as (app, pilot, _):
+        page = await log_of(app, pilot)
+        await until(pilot, lambda: "● following" in screen_text(app))
+        session.end(KEY[1])
+        await until(pilot, lambda: "○ the container has ended  1 line" in screen_text(app))
+        page.view.lines.follow = False
+        await until(pilot, lambda: "○ the container has ended  1 line" in screen_text(app))
+
+
+async def test_pages_of_a_cluster_close_when_the_console_goes_to_another_one() -> None:
+    session = FakeSession(scene())
+    session.answers["contexts"] = [ContextName("test", "a", "default", True), ContextName("other", "b", "default")]
+    session.say(KEY[1], "one", at=1.0)
+    async with console(session) as (app, pilot, _):
+        await pilot.press("4")
+        app.open_page("job", "default", "llama-70b", "log")
+        await log_of(app, pilot)
+        await pilot.press("1")
+        app.open_page("pod", *KEY)
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await session.switch(context="other")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("4")
+        await until(pilot, lambda: app.current_mode == "pods" and len(app.screen_stack) == 1)

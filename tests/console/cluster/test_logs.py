@@ -13,6 +13,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.cluster.given import Memory
 from console.cluster.logs import LogStream, Wanted, follow_log
 from console.cluster.watch import Backoff
 from console.errors import NotAllowed, NotFound, Refused
@@ -367,6 +368,25 @@ async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
             container.end()
             await eventually(lambda: len(lines) == 2)
         assert (lines[1].text, lines[1].open) == (" 10%|# | 1/9", False)
+
+
+async def test_a_log_goes_on_in_another_session_where_it_was_left() -> None:
+    async with ApiServer() as server:
+        container, memory = Container(server), Memory(whole=False)
+        container.say(1, b"same")
+        container.say(2, b"same", b"two")
+        seen = []
+        wanted = Wanted("default", "p", "main", tail=10)
+        async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+            await eventually(lambda: len(lines) == 3)
+            seen += lines
+        container.say(2, b"same")
+        container.say(3, b"three")
+        async with server.client() as client, gathered(follow_log(client, wanted, QUICK, memory=memory)) as lines:
+            await eventually(lambda: len(lines) == 2)
+            container.end()
+            seen += lines
+        assert [line.text for line in seen] == ["same", "same", "two", "same", "three"]
 
 
 @pytest.mark.parametrize(
