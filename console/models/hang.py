@@ -8,33 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.models.everywhere import rank_words
+from console.models.hang_words import ADVICE, blame, of_equals, others
 from console.models.ras import RasReport
 from console.models.whereabouts import NOWHERE, Doing, Whereabouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from console.models.stack import ProcessStacks
 
-ADVICE: dict[Doing, str] = {
-    Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
-    "data set, or leave preprocessing out (SKIP_PREPROCESS=true).",
-    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL time-out "
-    "helps only if they are merely slow.",
-    Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
-    "the NCCL variables.",
-    Doing.MEETING: "Rendezvous: check that the master's port can be reached from every rank, and that all ranks have "
-    "started.",
-    Doing.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may only "
-    "take its time.",
-    Doing.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, and try a "
-    "simpler configuration.",
-    Doing.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
-    Doing.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph of it.",
-    Doing.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
-    "privileged pod).",
-}
-"""What to do, by where the culprits are."""
 NO_REPORT = RasReport()
 
 
@@ -43,8 +25,9 @@ class Traced:
     """One process of a training, or a place where one should be."""
 
     rank: int
-    """Over the whole job."""
+    """Its RANK, over the whole job: a pod may hold several."""
     pod_rank: int
+    """Number of its pod."""
     pod: str
     node: str
     pid: int | None = None
@@ -60,6 +43,22 @@ class Traced:
     where: Whereabouts = NOWHERE
     problem: str = ""
     """Why there is no stack; a sentence."""
+    program: str = ""
+    """Its name, if it is no Python: then there can be no stack."""
+    cpu: float | None = None
+    """Percent of one core that it has used since its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A process of MPI that starts others: mpirun in the first pod, orted in the others."""
+
+    program: str
+    pid: int
+    state: str = ""
+    wchan: str = ""
+    threads: int | None = None
+    cpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,10 @@ class PodTrace:
     """Why not."""
     rdma: tuple[tuple[str, str], ...] = ()
     """RDMA devices and the state of their port."""
+    launchers: tuple[Launcher, ...] = ()
+    """Processes of MPI that start the others."""
+    gdb: str = ""
+    """Its gdb; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class HangGroup:
     @property
     def words(self) -> str:
         """Such as "2 in data loader (ranks 41, 97, same node)"; who they are is left out where it matters to nobody."""
-        said = f"{len(self.members)} {self.label if self.doing is Doing.UNKNOWN else f'in {self.label}'}"
+        bare = self.doing in (Doing.UNKNOWN, Doing.COMPILED)
+        said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
         return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
 
     @property
@@ -156,12 +160,23 @@ class HangReport:
     def summary(self) -> str:
         """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, same node)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
-        return ", ".join(group.words for group in largest) or "no training process was found"
+        return ", ".join(group.words for group in largest) or "no process of a training or an NCCL test was found"
 
     @property
     def without_py_spy(self) -> tuple[PodTrace, ...]:
         """Pods that could be looked into if they had it."""
-        return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy)
+        compiled = {each.pod for each in self.processes if each.program}
+        return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy and pod.pod not in compiled)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it is no Python that runs, but an NCCL test."""
+        return any(each.program for each in self.processes)
+
+    @property
+    def alarming(self) -> bool:
+        """Whether somebody has to do something: a rank stands out, a pod is absent, or no pod could be asked."""
+        return bool(self.suspects or self.absent) or all(pod.failure for pod in self.pods)
 
     @property
     def unreached(self) -> tuple[PodTrace, ...]:
@@ -172,7 +187,7 @@ class HangReport:
     def verdict(self) -> tuple[str, ...]:
         """What is wrong, the divergence first; sentences."""
         said = [self._of_absent()] if self.absent else []
-        said.append(self._of_suspects() if self.groups else "No training process was found in any pod.")
+        said.append(self._of_suspects() if self.groups else self._of_nobody())
         if self.ras.words:
             said.append(self.ras.words)
         if self.unreached:
@@ -191,6 +206,11 @@ class HangReport:
         """The first sentence of the verdict, without nodes and calls."""
         return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
 
+    def _of_nobody(self) -> str:
+        if any(pod.launchers for pod in self.pods):
+            return "mpirun runs, but none of the processes that it starts: it begins or ends."
+        return "No process of a training or an NCCL test was found in any pod: it begins, ends, or does other work."
+
     def _of_absent(self) -> str:
         pods, several = rank_words(number for number, _ in self.absent), len(self.absent) > 1
         status = ", ".join(dict.fromkeys(status for _, status in self.absent))
@@ -200,56 +220,26 @@ class HangReport:
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
         if not suspects:
-            return _of_equals(rest)
+            return of_equals(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
-        parts = [_blame(group, short=short) for group in suspects[:3]]
-        others = f" while {len(many.members)} {_others(many)}" if many else ""
-        sentence = f"{' and '.join(parts)}{others}."
+        parts = [blame(group, short=short) for group in suspects[:3]]
+        beside = f" while {len(many.members)} {others(many)}" if many else ""
+        sentence = f"{' and '.join(parts)}{beside}."
         return sentence[0].upper() + sentence[1:]
 
     @cached_property
     def advice(self) -> tuple[str, ...]:
         """What to do: by where the suspects are, else by where all are."""
+        if self.compiled:
+            return ADVICE[Doing.COMPILED], self._of_gdb()
         kinds = list(dict.fromkeys(group.doing for group in self.suspects or self.groups))
         return tuple(ADVICE[kind] for kind in kinds[:3])
 
-
-def _others(group: HangGroup) -> str:
-    several = len(group.members) > 1
-    waits = group.doing.waits_for_ranks
-    verb = ("wait" if several else "waits") if waits else ("are" if several else "is")
-    return f"{'others' if several else 'other'} {verb} in {group.label}"
-
-
-def _of_equals(groups: Sequence[HangGroup]) -> str:
-    """Nobody stands out."""
-    largest = max(groups, key=lambda group: len(group.members))
-    number = len(largest.members)
-    if largest.doing is Doing.UNKNOWN:
-        return f"{number} processes were found, but no stack could be read."
-    if largest.doing.waits_for_ranks:
-        return (
-            f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
-        )
-    if largest.doing is Doing.COMPUTE:
-        return f"{number} ranks compute ({largest.label}): this is no hang, unless it stays so."
-    return f"All {number} ranks are in {largest.label}."
-
-
-def _blame(group: HangGroup, *, short: bool) -> str:
-    several = len(group.members) > 1
-    named = f"rank{'s' if several else ''} {rank_words(group.ranks)}" if short else group.named
-    if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
-        return f"{named} {'have' if several else 'has'} no process any more"
-    frame = None if short else group.members[0].where.frame
-    call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
-    verb = "are" if several else "is"
-    place = (
-        "without a stack"
-        if group.doing is Doing.UNKNOWN
-        else f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
-    )
-    return f"{named} {verb} {place}{call}"
+    def _of_gdb(self) -> str:
+        """How to get the stacks that py-spy cannot."""
+        if any(pod.gdb for pod in self.pods):
+            return "C stacks: gdb -p PID -batch -ex 'thread apply all bt' in the pod."
+        return "C stacks: its image has no gdb; apt-get install gdb in the pod, if it may trace."
 
 
 def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:

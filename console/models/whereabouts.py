@@ -29,13 +29,15 @@ class Doing(StrEnum):
     WAIT = "wait"
     """It waits for something else: a process, a socket, a file."""
     COMPUTE = "compute"
+    COMPILED = "compiled"
+    """It is a program without Python in it, such as an NCCL test: py-spy cannot look into it."""
     UNKNOWN = "unknown"
     """There is no stack."""
 
     @property
     def waits_for_ranks(self) -> bool:
         """Whether the cause has to be looked for in another rank."""
-        return self in (Doing.COLLECTIVE, Doing.GPU, Doing.MEETING)
+        return self in (Doing.COLLECTIVE, Doing.GPU, Doing.MEETING, Doing.COMPILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class Whereabouts:
 
 
 NOWHERE = Whereabouts(Doing.UNKNOWN, "no stack")
+_STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
+
+
+def compiled(program: str, state: str) -> Whereabouts:
+    """Where a program without Python is: all that is known of it is its state."""
+    return Whereabouts(Doing.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
+
 
 _COLLECTIVES = re.compile(
     r"_?(all_?reduce\w*|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|barrier|monitored_barrier"

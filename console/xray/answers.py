@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import Unreadable
-from console.models.hang import PodTrace, Traced
-from console.models.whereabouts import NOWHERE, whereabouts
+from console.models.hang import Launcher, PodTrace, Traced
+from console.models.whereabouts import NOWHERE, compiled, whereabouts
 
 if TYPE_CHECKING:
     from console.models.ranks import Rank
@@ -23,6 +23,8 @@ class ProcessAnswer(msgspec.Struct):
     state: str = ""
     threads: int | None = None
     wchan: str = ""
+    cpu: float | None = None
+    program: str = ""
     rank: int | None = None
     local_rank: int | None = None
     dump: str = ""
@@ -61,6 +63,8 @@ class PodAnswer(msgspec.Struct):
     master: MasterAnswer | None = None
     ras: RasAnswer | None = None
     rdma: list[RdmaAnswer] = []
+    launchers: list[ProcessAnswer] = []
+    gdb: str = ""
 
     def of(self, pod: PodTrace) -> PodTrace:
         """That pod with what it said."""
@@ -72,6 +76,11 @@ class PodAnswer(msgspec.Struct):
             reached=master.ok if master else None,
             unreached=master.why if master else "",
             rdma=tuple((each.name, " ".join(filter(None, (each.state, each.rate)))) for each in self.rdma),
+            launchers=tuple(
+                Launcher(each.program, each.pid, each.state, each.wchan, each.threads, each.cpu)
+                for each in self.launchers
+            ),
+            gdb=self.gdb,
         )
 
 
@@ -91,12 +100,12 @@ def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
     found = []
     for place, each in enumerate(answer.processes):
         stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
-        where = whereabouts(stacks) if stacks else NOWHERE
+        where = whereabouts(stacks) if stacks else compiled(each.program, each.state) if each.program else NOWHERE
         found.append(
             Traced(
                 -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
                 place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
-                each.threads, stacks, where, problem_words(each, tool=bool(answer.py_spy)),
+                each.threads, stacks, where, problem_words(each, tool=bool(answer.py_spy)), each.program, each.cpu,
             )
         )  # fmt: skip
     return found
@@ -104,7 +113,7 @@ def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
 
 def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
     """Why a process has no stack, and what helps."""
-    if process.dump:
+    if process.dump or process.program:
         return ""
     if not tool:
         return "There is no py-spy in its pod."

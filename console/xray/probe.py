@@ -1,4 +1,6 @@
-"""Runs inside a pod, read from standard input: finds the training's processes and says where they are, as JSON.
+"""Runs inside a pod, read from standard input: finds the processes of a training or a test and says where they are.
+
+It prints JSON. Of programs that are no Python, such as nccl-tests, it says what the kernel says.
 
 It stands alone, for Python 3.7 and newer, and changes nothing. A4_PROC names another folder than /proc.
 """
@@ -30,6 +32,10 @@ HELPERS = re.compile(
     r"torch\.distributed\.(run|launch)|jupyter|tensorboard|\bpip\b|py-spy|supervisord|deepspeed\.launcher"
 )
 
+TEST = re.compile(r"\w+_perf(_mpi)?")
+"""Programs of nccl-tests."""
+LAUNCHERS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte", "hydra_pmi_proxy"])
+
 
 def read(path: str, limit: int = 65536) -> bytes:
     """A file's bytes, empty if it cannot be read."""
@@ -60,8 +66,21 @@ def process(pid: int) -> dict[str, Any] | None:
         "state": status.get("State", "").strip()[:1],
         "threads": int(threads) if threads.isdigit() else None,
         "wchan": read(folder + "/wchan").decode("utf-8", "replace").strip("\0\n 0"),
+        "cpu": cpu(folder),
+        "program": "",
         "env": env,
     }
+
+
+def cpu(folder: str) -> float | None:
+    """Percent of one core that a process has used since its start; None if that is not told."""
+    stat = read(folder + "/stat").decode("utf-8", "replace").rpartition(")")[2].split()
+    up = read(os.path.join(PROC, "uptime")).split()
+    if len(stat) < 20 or not up:
+        return None
+    ticks = float(os.sysconf("SC_CLK_TCK"))
+    lived = float(up[0]) - int(stat[19]) / ticks
+    return round(100 * (int(stat[11]) + int(stat[12])) / ticks / lived, 1) if lived > 0 else None
 
 
 def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
@@ -69,13 +88,40 @@ def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
     return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
 
 
-def training() -> list[dict[str, Any]]:
-    """The processes that train: one for each rank of the pod, not their launcher nor their helpers."""
+def every_process() -> dict[int, dict[str, Any]]:
+    """All processes of the pod but this one."""
     pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
-    every = {pid: found for pid in pids if pid != os.getpid() for found in [process(pid)] if found}
+    return {pid: found for pid in pids if pid != os.getpid() for found in [process(pid)] if found}
+
+
+def basename(each: dict[str, Any]) -> str:
+    """The name of its program."""
+    return os.path.basename(str(each["argv"][0]))
+
+
+def working(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The processes that do the work: those of a training, else those of nccl-tests, else any Python."""
+    found = training(every)
+    tests = [every[pid] for pid in sorted(every) if TEST.fullmatch(basename(every[pid]))]
+    if not tests or any(each["local_rank"] is not None for each in found):
+        return found
+    for each in tests:
+        each.update(program=basename(each), local_rank=number(each["env"], LOCAL), rank=number(each["env"], RANKS))
+    return tests[:MOST]
+
+
+def launchers(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The processes of MPI that start the others, the first one first."""
+    return [
+        dict(every[pid], program=basename(every[pid])) for pid in sorted(every) if basename(every[pid]) in LAUNCHERS
+    ]
+
+
+def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The processes that train: one for each rank of the pod, not their launcher nor their helpers."""
     pythons = {
         pid: each for pid, each in every.items()
-        if "python" in os.path.basename(each["argv"][0]) and not HELPERS.search(each["command"])
+        if "python" in basename(each) and not HELPERS.search(each["command"])
     }  # fmt: skip
     ranked = {pid: each for pid, each in pythons.items() if number(each["env"], LOCAL) is not None}
     chosen = ranked or pythons
@@ -96,6 +142,11 @@ def py_spy(processes: list[dict[str, Any]]) -> str:
     folders = [os.path.dirname(sys.executable), "/usr/local/bin", os.path.expanduser("~/.local/bin")]
     folders += [os.path.dirname(each["argv"][0]) for each in processes if each["argv"][0].startswith("/")]
     return shutil.which("py-spy") or shutil.which("py-spy", path=os.pathsep.join(folders)) or ""
+
+
+def gdb() -> str:
+    """Where gdb is, if it could look into these processes; empty if nowhere."""
+    return "" if "A4_PROC" in os.environ else shutil.which("gdb") or ""
 
 
 def dump(tool: str, pid: int) -> tuple[str, str]:
@@ -175,19 +226,21 @@ def ras() -> dict[str, str]:
 
 def main() -> None:
     """Everything at once, one line of JSON."""
-    found = training()
+    every = every_process()
+    found, starters = working(every), launchers(every)
     tool = py_spy(found)
     with ThreadPoolExecutor(AT_ONCE + 2) as pool:
         meeting = pool.submit(master, found)
         status = pool.submit(ras) if "ras" in sys.argv[1:] else None
-        dumps = [pool.submit(dump, tool, each["pid"]) for each in found] if tool else []
-        for each, job in zip(found, dumps):
+        pythons = [each for each in found if not each["program"]]
+        dumps = [pool.submit(dump, tool, each["pid"]) for each in pythons] if tool else []
+        for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
         told = {"py_spy": tool, "master": meeting.result(), "ras": status.result() if status else None, "rdma": rdma()}
-    for each in found:
-        each.pop("env")
-        each.pop("argv")
-    told["processes"] = found
+    for each in found + starters:
+        each.pop("env", None)
+        each.pop("argv", None)
+    told.update(processes=found, launchers=starters, gdb=gdb())
     json.dump(told, sys.stdout)
 
 

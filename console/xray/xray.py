@@ -206,6 +206,11 @@ class Xray:
             raise BadInput(f"{place} is there already.", "Choose another name.")
         if process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process to record.")
+        if process.program:
+            raise BadInput(
+                f"Rank {process.rank} of {name} is {process.program}, which is no Python: py-spy cannot record it.",
+                "What the kernel says of it: --proc status, or P in the Hang tab.",
+            )
         pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
         if pod is None:
             raise NotFound(f"Pod {process.pod} runs no more.")

@@ -25,20 +25,25 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out\n"
-        "first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master."
+        "first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.\n"
+        "Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.\n"
+        "A rank is a process (its RANK), a pod may hold several; pods have the numbers that a4 logs and shell take."
     )
     parser.epilog = (
         "Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,\n"
         "3 not allowed, 4 cannot reach the cluster.\n"
         "JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,\n"
-        "pod_rank, pod, node, pid, local_rank, command, state, wchan, threads, stacks, where, problem), pods (py_spy,\n"
-        "master, reached, unreached, rdma, failure), ras (version, groups, odd, most, text, words, problem),\n"
-        "absent (pod_rank, status: pods that do not run beside those that do)."
+        "pod_rank: number of its pod, pod, node, pid, local_rank, command, state, wchan, threads, stacks, where,\n"
+        "problem, program: name if it is no Python, cpu: percent of a core since its start), pods (pod_rank, py_spy,\n"
+        "master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb), ras (version, groups, odd,\n"
+        "most, text, words, problem), absent (pod_rank, status: pods that do not run beside those that do)."
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--install", action="store_true", help="install py-spy (pip) in pods that lack it, first")
     parser.add_argument("--all", action="store_true", help="the stack of every rank, not one of each group")
-    parser.add_argument("--rank", type=int, metavar="R", help="of --record and --proc (default: who stands out)")
+    parser.add_argument(
+        "--rank", type=int, metavar="R", help="a process's RANK, for --record and --proc (default: who stands out)"
+    )
     parser.add_argument(
         "--record", type=_seconds, metavar="SECONDS", help="record a flame graph of a rank and save it here"
     )

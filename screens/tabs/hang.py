@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ConsoleError
 from console.models.everywhere import rank_words
 from screens import wording
-from screens.cli.hang import pod_lines, stack_lines
+from screens.cli.hang import STACKS, member_lines, pod_lines
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
@@ -33,20 +33,19 @@ if TYPE_CHECKING:
 
 FLAME = 10.0
 """Seconds of a flame graph."""
-STACKS = 16
-"""Stacks of one group that are shown."""
 
 
 class GroupTable(ResourceTable["HangGroup"]):
     """Processes at the same place, those for whom the others wait first."""
 
     NOUN = "group"
-    EMPTY = Notice("Nothing has been looked into yet.", "H asks every training process of the job where it is.")
+    EMPTY = Notice("Nothing has been looked into yet.", "H asks every process of the job where it is.")
     COLUMNS: ClassVar = (
         Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
         Column("WHERE", lambda group: Run(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
         Column("RANKS", lambda group: rank_words(group.ranks), least=8, most=40),
+        Column("PODS", lambda group: rank_words({each.pod_rank for each in group.members}), least=4, most=16),
         Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
         Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
     )
@@ -63,6 +62,8 @@ class GroupTable(ResourceTable["HangGroup"]):
 
 
 def _call(group: HangGroup) -> Run:
+    if group.members[0].program:
+        return Run(group.members[0].command, "dim")
     frame = group.members[0].where.frame
     return Run(f"{frame.function} {frame.file}{f':{frame.line}' if frame.line else ''}" if frame else "─", "dim")
 
@@ -129,7 +130,9 @@ class HangTab(JobTab):
             missing = self.report is not None and bool(self.report.without_py_spy)
             return missing and not self.live.app.settings.read_only
         if action in ("record", "facts"):
-            return self.report is not None and not self.live.app.settings.read_only
+            process = self._process()
+            known = process is not None and not (action == "record" and process.program)
+            return known and not self.live.app.settings.read_only
         return super().check_action(action, parameters)
 
     @work(group="hang", exclusive=True)
@@ -157,7 +160,7 @@ class HangTab(JobTab):
 
     def _show(self, report: HangReport) -> None:
         _, *rest = report.verdict
-        glyph, ink = ("✗ ", "bad") if report.suspects or report.absent or not report.groups else ("● ", "ok")
+        glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
         self.verdict.runs = (Run(glyph, ink), Run(report.short, ink if ink == "bad" else "strong"))
         self.advice.runs = tuple(Run(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
         self.more.runs = (*(Run(f"{each} ") for each in rest), Run(f"{report.summary}.", "dim"))
@@ -173,11 +176,11 @@ class HangTab(JobTab):
         group, report = self.table.row, self.report
         if report is None:
             return
+        self.refresh_bindings()
         lines: list[str] = []
         if group is not None:
             lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.words}")
-            for process in group.members[:STACKS]:
-                lines += [*stack_lines(process), ""]
+            lines += member_lines(group)
             if len(group.members) > STACKS:
                 lines += [f"   … and {len(group.members) - STACKS} more", ""]
         self.text.show("\n".join([*lines, *_with_glyphs(pod_lines(report))]))

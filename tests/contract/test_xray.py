@@ -31,7 +31,7 @@ from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import BLOCK, container
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from console.models.hang import HangReport
     from tests.contract.client import Object
@@ -59,24 +59,31 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-async def hanging(space: Space, folder: Path) -> list[Object]:
-    """A training of two pods in which the second one is stuck in its data loader; its pods."""
+TRAINING, TEST = "own-script", "nccl-all-reduce"
+
+
+async def hanging(space: Space, folder: Path, recipe: str = TRAINING) -> list[Object]:
+    """A training of two pods in which the second one is stuck in its data loader, or an NCCL test that stops; its pods.
+
+    Of the test it is the second row that never comes.
+    """
     await space.queue("q", 8 * NODES)
+    fault = f"hang:2:{STUCK}" if recipe == TRAINING else "hang:1"
     job = Job(
-        "hung", "own-script", 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
-        env={"PRACTICE_FAULT": f"hang:2:{STUCK}", "PRACTICE_PACE": "0.1"}, notes={SCRIPT: TRAINS},
+        "hung", recipe, 8 * NODES, "q", "medium", "you", namespace=space.name, topology=("preferred", BLOCK),
+        env={"PRACTICE_FAULT": fault, "PRACTICE_PACE": "0.1"}, notes={SCRIPT: TRAINS},
     )  # fmt: skip
     assert (await space.api.create(space.path(JOBSETS, "jobsets"), build_jobset(job))).status == 201
     pods = await space.pods("hung", NODES)
     if not space.cluster.programs:
         for number, pod in enumerate(pods):
-            await _furnish(space, folder / str(number), pod, number)
+            await _furnish(space, folder / str(number), pod, number, recipe)
     return pods
 
 
-async def _furnish(space: Space, folder: Path, pod: Object, number: int) -> None:
+async def _furnish(space: Space, folder: Path, pod: Object, number: int, recipe: str) -> None:
     """Have what is run in that pod find the programs and processes of one that hangs."""
-    given = _put(folder, pod, number)
+    given = _put(folder, pod, number, recipe)
     envs = [{"name": name, "value": value} for name, value in given.items()]
     name = pod["metadata"]["name"]
     local = {"workDir": str(folder), "envs": envs}
@@ -85,15 +92,16 @@ async def _furnish(space: Space, folder: Path, pod: Object, number: int) -> None
     assert (await space.api.create(space.path(EXECS, "execs"), body)).status == 201
 
 
-def _put(folder: Path, pod: Object, number: int) -> dict[str, str]:
+def _put(folder: Path, pod: Object, number: int, recipe: str) -> dict[str, str]:
     """Write them, and give the environment by which they are found."""
     folder.mkdir()
     room = Room()
     room.post(HUNG, STUCK)
-    env = {"JOB_COMPLETION_INDEX": str(number), "NNODES": str(NODES), "GPUS_PER_NODE": "8", "MASTER_ADDR": "master"}
+    env = {"JOB_COMPLETION_INDEX": str(number), "NNODES": str(NODES), "GPUS_PER_NODE": "8", "MASTER_ADDR": "master",
+           "A4_RECIPE": recipe}  # fmt: skip
     place = Place([], env, pod, room, random.Random(1), lambda: 0.0)
     write_standins(folder, place)
-    doing = "data" if number == STUCK else "nccl"
+    doing = "test" if recipe == TEST else "data" if number == STUCK else "nccl"
     write_innards(folder, place, doing)
     (folder / ".bin" / "doing").write_text(doing)
     (folder / ".bin" / "sick").write_text("")
@@ -104,16 +112,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     session: Session, space: Space, folder: Path, tmp_path: Path
 ) -> None:
     await hanging(space, folder)
-
-    async def hung() -> HangReport | None:
-        running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]
-        if (space.name, "hung") not in session.fleet.jobsets or len(running) < NODES:
-            return None
-        report = await session.xray.job(space.name, "hung")
-        return report if report.suspects and len(report.processes) == 8 * NODES else None
-
-    report = await eventually(hung, "somebody is found to hang", limit=60)
-    assert report is not None
+    report = await looked(session, space, lambda report: bool(report.suspects))
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Doing.DATA, (8 * STUCK + 1,))
     assert report.short == "Rank 9 is in the data loader while 15 others wait in all_reduce."
@@ -124,6 +123,38 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     size = await session.xray.record(space.name, "hung", suspect.members[0], report.pods[STUCK].py_spy, 1, svg)
     assert svg.stat().st_size == size > 100
     assert "State:\tS" in await session.xray.facts(space.name, "hung", suspect.members[0], "status")
+
+
+async def looked(session: Session, space: Space, enough: Callable[[HangReport], bool]) -> HangReport:
+    """The X-ray of the job, once all of its processes are there and that holds."""
+
+    async def hung() -> HangReport | None:
+        running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]
+        if (space.name, "hung") not in session.fleet.jobsets or len(running) < NODES:
+            return None
+        report = await session.xray.job(space.name, "hung")
+        return report if len(report.processes) == 8 * NODES and enough(report) else None
+
+    report = await eventually(hung, "somebody is found to hang", limit=60)
+    assert report is not None
+    return report
+
+
+async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
+    session: Session, space: Space, folder: Path
+) -> None:
+    await hanging(space, folder, TEST)
+    report = await looked(session, space, lambda report: not report.ras.well)
+    assert {each.program for each in report.processes} == {"all_reduce_perf"}
+    assert [(each.rank, each.pod_rank) for each in report.processes] == [(at, at // 8) for at in range(8 * NODES)]
+    assert {(each.state, each.wchan, each.threads, each.cpu) for each in report.processes} == {("R", "", 11, 100.0)}
+    assert [[(each.program, each.wchan) for each in pod.launchers] for pod in report.pods] == [
+        [("mpirun", "do_sys_poll")], [("orted", "do_sys_poll")],
+    ]  # fmt: skip
+    assert (report.alarming, report.without_py_spy) == (False, ())
+    assert report.short.startswith("An NCCL test, no training: 16 all_reduce_perf processes in 2 pods;")
+    assert report.verdict[1].startswith("NCCL says MISMATCH: rank 9 on ")
+    assert "its image has no gdb" in report.advice[1]
 
 
 @asynccontextmanager

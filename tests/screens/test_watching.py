@@ -10,8 +10,8 @@ import pytest
 from console.models.alarm import AlarmKind, Coverage, Thresholds
 from console.models.gpu import Gpu
 from console.models.gpu_board import GpuBoard, RankGpus
-from console.models.hang import HangReport, PodTrace, Traced
-from console.models.whereabouts import Doing, Whereabouts
+from console.models.hang import HangReport, Launcher, PodTrace, Traced
+from console.models.whereabouts import Doing, Whereabouts, compiled
 from console.settings import Settings
 from screens.alarming import notification
 from screens.cli.wait import conditions
@@ -23,6 +23,7 @@ from tests.screens.scene import scene
 
 if TYPE_CHECKING:
     from screens.app import ConsoleApp
+    from screens.tabs.hang import HangTab
 
 
 async def open_tab(app: ConsoleApp, pilot: Any, key: str) -> JobScreen:
@@ -92,6 +93,27 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: session.called("record"))
         assert session.called("record")[0][0] == 9
+
+
+async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
+    ranks = tuple(Traced(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
+                         where=compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
+                  for each in range(16))  # fmt: skip
+    pods = tuple(
+        PodTrace(at, f"p{at}", "n", launchers=(Launcher(program, 1100, "S", "do_sys_poll", 3),))
+        for at, program in enumerate(("mpirun", "orted"))
+    )
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.xray.report = HangReport("nccl-0412", pods, ranks)
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "● An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
+        tab = cast("HangTab", screen.here)
+        assert all(run.ink != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
+        assert (tab.check_action("record", ()), tab.check_action("install", ())) == (False, False)
+        assert tab.check_action("facts", ())
+        await until(pilot, lambda: "rank 9  pod 1  pid 1201  state R  11 threads  cpu 100 %" in screen_text(app))
+        assert "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app)
+        assert "py-spy is missing" not in screen_text(app)
 
 
 async def test_py_spy_is_installed_with_consent_only() -> None:

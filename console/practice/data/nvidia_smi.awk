@@ -1,15 +1,15 @@
 # Made-up readings of the GPUs of a practice pod, as `nvidia-smi --query-gpu=... --format=csv` prints them: calm while
-# nothing trains, busy while it does; in a hang all but the stuck one wait at full use and little power.
+# nothing runs, busy while it trains; in a test, and in a hang all but the stuck one, at full use and little power.
 # The one that is sick, if any, has uncorrected errors.
 function any(low, high) { return low + rand() * (high - low) }
 function value(name, gpu) {
     quiet = doing == "idle" || (doing == "data" && gpu == stuck)
-    waits = (doing == "nccl" || doing == "data") && !quiet
+    waits = (doing == "nccl" || doing == "data" || doing == "test") && !quiet
     if (name == "index") return gpu
     if (name == "name") return "NVIDIA B200"
     if (name ~ /bus_id/) return sprintf("00000000:%02X:00.0", 15 + 16 * gpu)
     if (name == "utilization.gpu") return (quiet ? 0 : waits ? 100 : int(any(93, 100))) " %"
-    if (name == "memory.used") return (doing == "idle" ? 4 : 141200 + 37 * gpu) " MiB"
+    if (name == "memory.used") return (doing == "idle" ? 4 : doing == "test" ? 33700 : 141200 + 37 * gpu) " MiB"
     if (name == "memory.total") return "183359 MiB"
     if (name == "temperature.gpu") return int(quiet ? any(31, 34) : waits ? any(38, 42) : any(58, 67)) + gpu % 3
     if (name == "power.draw") return sprintf("%.2f W", quiet ? any(140, 150) : waits ? any(285, 310) : any(820, 940))

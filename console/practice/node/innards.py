@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from console.practice.programs.mishaps import HUNG
+from console.practice.programs.nccl import BOUNDS, FACTOR, alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 FIRST_PID = 1201
 """Process of the pod's first rank; the others follow."""
 LAUNCHER = 1100
+TEST = "all_reduce_perf"
+_UP, _BEGAN, _TICKS = 90_000, 86_400, 100
+"""Seconds since the machine was started, and from then to the start of the processes; ticks that a second has."""
 NICS = 8
 _PYTHON, _PORT = "/usr/bin/python3", "29500"
 _LIMITS = """Limit                     Soft Limit           Hard Limit           Units
@@ -32,7 +36,7 @@ Job summary
 
   Nodes  Processes         GPUs  Processes     GPUs
 (total)   per node  per process    (total)  (total)
-{nodes:7} {gpus:10} {one:12} {world:10} {world:8}
+{nodes:7} {here:10} {each:12} {processes:10} {world:8}
 
 Communicators... (0.004s)
 =============
@@ -66,12 +70,15 @@ def stuck_gpu(place: Place) -> int:
 
 
 def write_innards(folder: Path, place: Place, doing: str) -> None:
-    """Write them as they are while the pod does that: idle, train, nccl or data."""
+    """Write them as they are while the pod does that: idle, test, train, nccl or data."""
     _write_rdma(folder / ".rdma")
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
     _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
-    if doing != "idle":
+    (proc / "uptime").write_text(f"{_UP}.00 1000000.00\n")
+    if doing == "test":
+        _write_test(proc, place)
+    elif doing != "idle":
         torchrun = [_PYTHON, "/usr/local/bin/torchrun", f"--nproc_per_node={place.gpus}", "pretrain_qwen.py"]
         _write_process(proc, LAUNCHER, 1, torchrun, {}, "S", "hrtimer_nanosleep", 4)
         for local in range(place.gpus):
@@ -84,7 +91,44 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
             state, sleeps = ("S", "do_sys_poll") if stuck else ("R", "")
             argv = [_PYTHON, "-u", "pretrain_qwen.py", "--tensor-model-parallel-size", "4"]
             _write_process(proc, FIRST_PID + local, LAUNCHER, argv, env, state, sleeps, 143)
+    write_ras(folder, place, doing)
+
+
+def write_ras(folder: Path, place: Place, doing: str) -> None:
+    """Write what NCCL says of itself while the pod does that."""
     (folder / ".bin" / "ras").write_text(_status(place, doing))
+
+
+def ranks_of(place: Place, doing: str) -> int:
+    """Return how many processes of the pod are ranks while it does that."""
+    return 1 if doing == "test" and alone(place) else place.gpus
+
+
+def starter(place: Place) -> str:
+    """Return the program of MPI that starts the pod's ranks."""
+    return "orted" if place.rank else "mpirun"
+
+
+def test_words(place: Place) -> list[str]:
+    """Return the command line of a rank of the test."""
+    program = f"/third_party/nccl-tests/build/{TEST}" if alone(place) else f"./build/{TEST}"
+    return [program, *_settings(place), "-g", str(place.gpus if alone(place) else 1)]
+
+
+def _settings(place: Place) -> list[str]:
+    named = (*zip(("-b", "-e"), BOUNDS, strict=True), ("-f", FACTOR))
+    return [part for flag, (name, usual) in named for part in (flag, place.env.get(name, usual))]
+
+
+def _write_test(proc: Path, place: Place) -> None:
+    """Write the processes of an NCCL test: its ranks busy on the CPU, and what of MPI started them."""
+    if not alone(place):
+        argv = [starter(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
+        _write_process(proc, LAUNCHER, 1, argv, {}, "S", "do_sys_poll", 3)
+    for local in range(ranks_of(place, "test")):
+        rank = {"OMPI_COMM_WORLD_RANK": place.rank * place.gpus + local, "OMPI_COMM_WORLD_LOCAL_RANK": local}
+        env = {} if alone(place) else {name: str(value) for name, value in rank.items()}
+        _write_process(proc, FIRST_PID + local, LAUNCHER, test_words(place), env, "R", "", 11)
 
 
 def _write_process(
@@ -99,6 +143,8 @@ def _write_process(
     (folder / "environ").write_bytes(b"".join(f"{key}={value}".encode() + b"\0" for key, value in env.items()))
     (folder / "status").write_text(f"{status}VmRSS:\t 9437184 kB\nThreads:\t{threads}\n")
     (folder / "wchan").write_text(sleeps or "0")
+    used = (_UP - _BEGAN) * _TICKS if state == "R" else 3 * _TICKS
+    (folder / "stat").write_text(f"{pid} ({name}) {state} {parent}{' 0' * 9} {used}{' 0' * 7} {_BEGAN * _TICKS}\n")
     (folder / "limits").write_text(_LIMITS)
     (folder / "maps").write_text("7f1d80000000-7f1d80021000 rw-p 00000000 00:00 0\n")
 
@@ -117,10 +163,12 @@ def _status(place: Place, doing: str) -> str:
     """Return what `ncclras -v` prints; empty while no NCCL runs."""
     if doing == "idle":
         return ""
-    world, culprit = place.nodes * place.gpus, place.room.facts.get(HUNG)
+    nodes, here, culprit = 1 if alone(place) else place.nodes, ranks_of(place, doing), place.room.facts.get(HUNG)
+    world = nodes * place.gpus
     text = _RAS.format(
-        nodes=place.nodes, gpus=place.gpus, one=1, world=world, errors="OK" if culprit is None else "MISMATCH"
-    )
+        nodes=nodes, gpus=place.gpus, here=here, each=place.gpus // here, processes=nodes * here, world=world,
+        errors="OK" if culprit is None else "MISMATCH",
+    )  # fmt: skip
     if culprit is None:
         return text
     local = stuck_gpu(place)

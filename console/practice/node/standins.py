@@ -6,11 +6,21 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.practice.node.innards import FIRST_PID, stuck_gpu, write_innards
+from console.practice.node.innards import (
+    FIRST_PID,
+    ranks_of,
+    starter,
+    stuck_gpu,
+    test_words,
+    write_innards,
+    write_ras,
+)
 from console.practice.programs.mishaps import HUNG, SICK
+from console.practice.programs.nccl import alone
 from console.practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
+    from console.practice.programs.recipes import Steps
     from console.practice.programs.script import Place
 
 _DATA = Path(__file__).parent.parent / "data"
@@ -33,7 +43,14 @@ _PS = """#!/bin/sh
 doing="$(cat {state})"
 echo "USER         PID %CPU %MEM COMMAND"
 echo "root           1  0.0  0.0 bash /a4/launchers/run.sh"
-if [ "$doing" != idle ]; then
+if [ "$doing" = test ]; then
+    {starter}
+    pid=1201
+    while [ "$pid" -lt {last_test} ]; do
+        echo "root        $pid 99.9  0.2 {test}"
+        pid=$((pid + 1))
+    done
+elif [ "$doing" != idle ]; then
     echo "root        1100  0.3  0.1 /usr/bin/python3 /usr/local/bin/torchrun --nproc_per_node {gpus} pretrain_qwen.py"
     pid=1201
     while [ "$pid" -lt {last} ]; do
@@ -62,6 +79,10 @@ if [ "$doing" = idle ] || [ "${{pid:-0}}" -lt 1201 ] || [ "$pid" -ge {last} ]; t
     echo "Error: No such process (os error 3)" >&2
     exit 1
 fi
+if [ "$doing" = test ]; then
+    echo "Error: Failed to find python version from target process" >&2
+    exit 1
+fi
 echo "practice cluster: these stacks are made up" >&2
 if [ "$command" = record ]; then
     case "$form" in
@@ -76,12 +97,20 @@ _TRAINING = frozenset({"train", "train-json"})
 
 
 def doing_of(place: Place) -> str:
-    """Return what the pod's program does at the moment: idle, train, nccl or data (it hangs there)."""
-    steps = place.room.facts.get("steps", {}).get(place.rank)
+    """Return what the pod's program does at the moment: idle, test, train, nccl or data (it hangs there)."""
+    known = place.room.facts.get("steps", {})
+    steps = known.get(place.rank)
+    if _tests(known.get(place.rank if alone(place) else 0)):
+        return "test"
     if steps is None or not (steps.open in _TRAINING or (steps.open == "script" and own_script_trains(place))):
         return "idle"
     culprit = place.room.facts.get(HUNG)
     return "train" if culprit is None else "data" if culprit == place.rank else "nccl"
+
+
+def _tests(steps: Steps | None) -> bool:
+    """Return whether these are at the step in which nccl-tests run: those of the first pod tell of all."""
+    return steps is not None and steps.open == "all-reduce"
 
 
 def sick_gpu(place: Place) -> int | None:
@@ -97,6 +126,8 @@ def write_state(folder: Path, place: Place) -> None:
     if not known.exists() or known.read_text() != doing:
         write_innards(folder, place, doing)
         known.write_text(doing)
+    elif doing == "test":
+        write_ras(folder, place, doing)  # which may hang by this time
 
 
 _RAS = """#!/bin/sh
@@ -146,7 +177,14 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         ),
         "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
         "nc": _NC.format(state=state),
-        "ps": _PS.format(state=state, last=last, gpus=place.gpus),
+        "ps": _PS.format(
+            state=state,
+            last=last,
+            gpus=place.gpus,
+            last_test=FIRST_PID + ranks_of(place, "test"),
+            starter=":" if alone(place) else f'echo "root        1100  0.3  0.1 {starter(place)}"',
+            test=" ".join(test_words(place)),
+        ),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=stacks, flame=flame),
         "id": _ID,

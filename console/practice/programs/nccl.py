@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from console.practice.programs import worked_out
 from console.practice.programs.faults import fault_at, faults, pace, tests
+from console.practice.programs.mishaps import HUNG
 from console.practice.programs.recipes import steps_of, workers
 from console.practice.programs.recordings import (
     NCCL_FILE,
@@ -34,6 +35,11 @@ def size_in_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"not a size: {text!r}")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def alone(place: Place) -> bool:
+    """Return whether one process of the pod tests all of its GPUs, without mpirun."""
+    return place.env.get("A4_RECIPE") == "nccl-one-pod"
 
 
 def connectivity(place: Place) -> Iterator[Step]:
@@ -105,6 +111,7 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
     hang, wrong, shown = fault_at(place, "hang"), fault_at(place, "wrong"), []
     for number, row in enumerate(rows):
         if number == hang:
+            place.room.post(HUNG, place.rank if alone(place) else place.nodes - 1)
             yield Wait(10.0**8)
         yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
         shown.append(row if number != wrong else _spoilt(row))
@@ -140,8 +147,8 @@ def _recorded(sizes: list[int]) -> tuple[str, Sequence[str], list[str]]:
 
 
 def _sizes(place: Place) -> list[int]:
-    first, last = (size_in_bytes(place.env.get(name, default)) for name, default in _BOUNDS)
-    factor = int(place.env.get("A4_NCCL_FACTOR", "2"))
+    first, last = (size_in_bytes(place.env.get(name, default)) for name, default in BOUNDS)
+    factor = int(place.env.get(*FACTOR))
     if factor < 2 or not 0 < first <= last:
         raise ValueError(f"{first} to {last} by {factor}")
     sizes = [first]
@@ -150,7 +157,9 @@ def _sizes(place: Place) -> list[int]:
     return sizes
 
 
-_BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
+BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
+FACTOR = ("A4_NCCL_FACTOR", "2")
+"""Variables that say what is measured, and what they are unless set."""
 
 
 def _with_settings(line: str, sizes: list[int], place: Place) -> str:

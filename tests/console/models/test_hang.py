@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from console.models.hang import HangReport, PodTrace, Traced, grouped
+from console.models.hang import HangReport, Launcher, PodTrace, Traced, grouped
 from console.models.stack import Frame, ProcessStacks, ThreadStack
-from console.models.whereabouts import Doing, Whereabouts, whereabouts
+from console.models.whereabouts import Doing, Whereabouts, compiled, whereabouts
 from console.parsers.pyspy import parse_pyspy
 from console.parsers.ras import parse_ras
 
@@ -128,6 +128,29 @@ def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
 def test_another_collective_than_the_others_stands_out() -> None:
     groups = grouped([*many(Doing.COLLECTIVE, "all_reduce", *range(7)), *many(Doing.COLLECTIVE, "all_gather", 7)])
     assert [(group.label, group.suspect) for group in groups] == [("all_gather", True), ("all_reduce", False)]
+
+
+def test_what_the_kernel_says_of_a_test_sets_a_rank_apart() -> None:
+    def run(rank: int, state: str) -> Traced:
+        place = compiled("all_gather_perf", state)
+        return Traced(rank, rank // 8, f"p{rank // 8}", "n", 7, state=state, where=place, program="all_gather_perf")
+
+    report = HangReport("test", (PodTrace(0, "p0", "n", gdb="/usr/bin/gdb"),), tuple(run(at, "RS"[at % 2]) for at in
+                                                                                     range(16)))  # fmt: skip
+    assert (report.summary, report.alarming, report.without_py_spy) == ("16 all_gather_perf", False, ())
+    assert "gdb -p PID" in report.advice[1]
+    stopped = replace(report, processes=(*report.processes[:15], run(15, "T")))
+    assert stopped.short == "Rank 15 is stopped while 15 others run all_gather_perf."
+    assert stopped.alarming
+
+
+def test_that_nothing_runs_is_no_alarm_and_that_nothing_can_be_asked_is_one() -> None:
+    idle = HangReport("test", (PodTrace(0, "p0", "n"),), ())
+    assert not idle.alarming
+    assert "No process of a training or an NCCL test" in idle.verdict[0]
+    begins = HangReport("test", (PodTrace(0, "p0", "n", launchers=(Launcher("mpirun", 7),)),), ())
+    assert begins.short.startswith("mpirun runs, but none")
+    assert HangReport("test", (PodTrace(0, "p0", "n", failure="It is gone."),), ()).alarming
 
 
 def test_work_is_no_hang() -> None:

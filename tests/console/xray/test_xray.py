@@ -157,6 +157,63 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert [name for name in names(tmp_path) if "flame" in name] == ["flame.json", "flame.svg"]
 
 
+@contextmanager
+def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subprocess.Popen[str]]]]:
+    """An NCCL test of four ranks in two "pods", as mpirun and orted start them; where each pod's /proc is."""
+    begun: list[subprocess.Popen[str]] = []
+    places: dict[str, str] = {}
+
+    def begin(proc: Path, argv0: str, **env: int) -> None:
+        variables = {**os.environ, **{name: str(value) for name, value in env.items()}}
+        pipe = subprocess.PIPE
+        begun.append(subprocess.Popen([argv0, "-c", "read x"], executable="/bin/sh", env=variables, text=True,
+                                      stdin=pipe, start_new_session=True))  # fmt: skip
+        (proc / str(begun[-1].pid)).symlink_to(f"/proc/{begun[-1].pid}")
+
+    try:
+        for number in range(WORLD // A_POD):
+            proc = folder / f"proc-{number}"
+            proc.mkdir()
+            (proc / "uptime").symlink_to("/proc/uptime")
+            begin(proc, "/usr/bin/orted" if number else "mpirun")
+            for local in range(A_POD):
+                rank = number * A_POD + local
+                begin(proc, "./build/all_reduce_perf", OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_LOCAL_RANK=local)
+            places[f"hung-workload-0-{number}-x7k{number}"] = str(proc)
+        while not all(_sleeps(process.pid) for process in begun):
+            pass  # it has become the program whose name it bears
+        yield places, begun
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
+    with nccl_processes(tmp_path) as (places, begun):
+        looking = xray(Cluster(), locally(places))
+        report = await looking.job("default", "hung")
+        assert [(each.rank, each.pod_rank, each.program) for each in report.processes] == [
+            (at, at // A_POD, "all_reduce_perf") for at in range(WORLD)
+        ]
+        assert {(each.state, each.threads, each.cpu is not None) for each in report.processes} == {("S", 1, True)}
+        assert [[each.program for each in pod.launchers] for pod in report.pods] == [["mpirun"], ["orted"]]
+        assert (report.alarming, report.suspects, report.without_py_spy) == (False, (), ())
+        assert report.summary == "4 all_reduce_perf"
+        assert report.short.startswith("An NCCL test, no training: 4 all_reduce_perf processes in 2 pods; py-spy")
+        assert any("RAS" in each for each in report.advice)
+        assert any("gdb" in each for each in report.advice)
+        assert "State:\tS" in await looking.facts("default", "hung", report.processes[0], "status")
+        with pytest.raises(BadInput, match="is all_reduce_perf, which is no Python"):
+            await looking.record("default", "hung", report.processes[0], "py-spy", 1, tmp_path / "flame.svg")
+        (tmp_path / "proc-1" / str(begun[-1].pid)).unlink()
+        report = await looking.job("default", "hung")
+        assert report.short == "Rank 3 has no process any more while 3 others run all_reduce_perf."
+        assert report.alarming
+
+
 def answer(*local: int, py_spy: str = "/usr/bin/py-spy", error: str = "") -> bytes:
     dump = "" if error else 'Process 7: python train.py\n\nThread 7 (active): "MainThread"\n    step (train.py:1)\n'
     processes = [{"pid": 7 + each, "local_rank": each, "dump": dump, "error": error} for each in local]

@@ -1,0 +1,85 @@
+"""What is said of the groups of an X-ray, and what to do (pure)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.models.everywhere import rank_words
+from console.models.whereabouts import Doing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.models.hang import HangGroup
+
+ADVICE: dict[Doing, str] = {
+    Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
+    "data set, or leave preprocessing out (SKIP_PREPROCESS=true).",
+    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL time-out "
+    "helps only if they are merely slow.",
+    Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
+    "the NCCL variables.",
+    Doing.MEETING: "Rendezvous: check that the master's port can be reached from every pod, and that all ranks have "
+    "started.",
+    Doing.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may only "
+    "take its time.",
+    Doing.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, and try a "
+    "simpler configuration.",
+    Doing.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
+    Doing.COMPUTE: "Work: the ranks compute. If no iteration comes, one of them is slow: record a flame graph of it.",
+    Doing.COMPILED: "NCCL test: if no more rows come (NCCL tab), NCCL RAS tells which rank launched less; if the same "
+    "one is behind at another look, the others wait for it. NCCL_DEBUG=INFO tells more at the next launch.",
+    Doing.UNKNOWN: "No stack: see beside the rank why; py-spy needs the right to trace (SYS_PTRACE, or a "
+    "privileged pod).",
+}
+"""What to do, by where the culprits are."""
+
+
+def others(group: HangGroup) -> str:
+    """Where the largest group is, after their number: "others wait in all_reduce"."""
+    several = len(group.members) > 1
+    if group.doing is Doing.COMPILED:
+        return f"{'others' if several else 'other'} {'run' if several else 'runs'} {group.label}"
+    waits = group.doing.waits_for_ranks
+    verb = ("wait" if several else "waits") if waits else ("are" if several else "is")
+    return f"{'others' if several else 'other'} {verb} in {group.label}"
+
+
+def of_equals(groups: Sequence[HangGroup]) -> str:
+    """What to say where nobody stands out."""
+    largest = max(groups, key=lambda group: len(group.members))
+    number = len(largest.members)
+    if largest.doing is Doing.UNKNOWN:
+        return f"{number} processes were found, but no stack could be read."
+    if largest.doing is Doing.COMPILED:
+        pods = len({each.pod for each in largest.members})
+        said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
+        return f"An NCCL test, no training: {said}; py-spy cannot look into what is no Python."
+    if largest.doing.waits_for_ranks:
+        return (
+            f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
+        )
+    if largest.doing is Doing.COMPUTE:
+        return f"{number} ranks compute ({largest.label}): this is no hang, unless it stays so."
+    return f"All {number} ranks are in {largest.label}."
+
+
+def blame(group: HangGroup, *, short: bool) -> str:
+    """Of those for whom the others wait: who they are, and where; `short` without node and call."""
+    several = len(group.members) > 1
+    named = f"rank{'s' if several else ''} {rank_words(group.ranks)}" if short else group.named
+    if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
+        return f"{named} {'have' if several else 'has'} no process any more"
+    frame = None if short else group.members[0].where.frame
+    call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
+    return f"{named} {'are' if several else 'is'} {_place(group)}{call}"
+
+
+def _place(group: HangGroup) -> str:
+    """Where it is: "in the data loader"; of a compiled program what state it is in."""
+    if group.doing is Doing.UNKNOWN:
+        return "without a stack"
+    if group.doing is Doing.COMPILED:
+        program, _, state = group.label.partition(", ")
+        return state or f"in {program}"
+    return f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
