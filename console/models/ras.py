@@ -17,7 +17,7 @@ class RasGroup:
     status: str
     """ "RUNNING", "INIT", "FINALIZE", "ABORT", "MIXED", …"""
     errors: str
-    """ "OK", "MISMATCH", "INCOMPLETE", …"""
+    """ "OK", "MISMATCH", "INCOMPLETE,ERROR", …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RasReport:
         said = [self._of(each) for each in self.odd[:4]]
         if len(self.odd) > 4:
             said.append(f"and {len(self.odd) - 4} more")
-        kinds = sorted({group.errors for group in self.groups if group.errors not in ("OK", "")})
+        kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
         return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}."
 
     def _of(self, odd: RasRank) -> str:

@@ -27,8 +27,7 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
     if not isinstance(said, dict) or not isinstance(said.get("results"), list):
         return None
     bounds, average = _part(said, "out_of_bounds"), _part(said, "average_bus_bandwidth")
-    errors = said.get("errors")
-    error = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else None
+    error = _error(said.get("errors"))
     rows = _rows(said["results"])
     failed = error is not None or "false" in {_word(bounds.get("okay")), _word(average.get("okay"))}
     return NcclTest(
@@ -113,6 +112,16 @@ def _version(said: dict[str, Any]) -> str | None:
     return str(found) if isinstance(found, (str, int)) else None
 
 
+def _error(errors: Any) -> str | None:
+    """What went wrong; of a test in which nothing did the last error is an empty text."""
+    told = [text for text in (str(each).strip() for each in errors) if text] if isinstance(errors, list) else []
+    return "; ".join(told) or None
+
+
 def _ranks(config: Any) -> int | None:
+    """The devices list has one for each process, whatever number of threads and GPUs it has."""
     devices = config.get("devices") if isinstance(config, dict) else None
-    return len(devices) if isinstance(devices, list) and devices else None
+    if not isinstance(devices, list) or not devices:
+        return None
+    a_process = [_whole(config.get(key)) or 1 for key in ("nthreads", "ngpus")]
+    return len(devices) * a_process[0] * a_process[1]

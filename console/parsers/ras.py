@@ -8,15 +8,17 @@ from console.models.ras import RasGroup, RasRank, RasReport
 
 _VERSION = re.compile(r"NCCL version (\S{1,40})")
 _JOB = re.compile(r"\s*\d+\s+\d+\s+\d+\s+(\d+)\s+\d+\s*$")
-_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_]+)\s*$")
+_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
 _COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
 _MOST = re.compile(r"\s*(\d+) ranks? ha(?:s|ve) launched up to operation (\d+)")
+# Where CUDA_VISIBLE_DEVICES hides some, the number of NVML stands beside that of CUDA: "GPU 0 (NVML 1)".
+_GPU = r"GPUs? (\d+)[\d, -]*(?:\(NVML [\d, -]+\))?"
 _BEHIND = re.compile(
     r"\s*Ranks? (\d[\d, -]{0,400}) ha(?:s|ve) launched up to operation (\d+)"
-    r"(?: -- GPUs? (\d+)[\d, -]* managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
+    rf"(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
 )
-_MISSING = re.compile(r"\s*Process (\d+) on node (\S+) managing GPUs? (\d+)")
-_MISSING_RANK = re.compile(r"\s*Rank (\d+) -- GPU (\d+) managed by process (\d+) on node (\S+)")
+_MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
+_MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
 
 
 class _Reading:
@@ -62,10 +64,18 @@ def parse_ras(text: str) -> RasReport:
     for line in text.splitlines():
         if not read.table(line):
             read.warning(line)
-    most = max(read.counts)[1] if read.counts else None
+    # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
+    most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
     behind = [each for each in read.behind if each.operations != most]
     behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
-    return RasReport(read.version, read.processes, tuple(read.groups), (*behind, *read.missing), most, text)
+    return RasReport(read.version, read.processes, tuple(read.groups), (*behind, *_named(read.missing)), most, text)
+
+
+def _named(missing: list[RasRank]) -> list[RasRank]:
+    """Those that are missing, once each: a process of which a rank is known by that rank."""
+    ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
+    named = [each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks]
+    return list(dict.fromkeys(named))
 
 
 def _behind(found: re.Match[str], collective: str) -> list[RasRank]:

@@ -46,6 +46,14 @@ def test_a_whole_file() -> None:
     assert "secret" not in repr(test)
 
 
+def test_what_a_test_of_two_gpus_in_one_process_wrote() -> None:
+    """As nccl-tests 2.19.6 ended it on two H200: an empty error, and one device of each process."""
+    alone = {"nthreads": 1, "ngpus": 2, "devices": [{"rank": 0, "group": 0, "pid": 4514, "device": 0}]}
+    test = parse_nccl_json(raw(errors=[""], config=alone))
+    assert test is not None
+    assert (test.ok, test.finished, test.error, test.ranks) == (True, True, None, 2)
+
+
 def test_failures() -> None:
     for changes in (
         {"out_of_bounds": {"count": 4, "okay": "false"}},
