@@ -84,7 +84,8 @@ class JobScreen(LiveScreen):
         self._rank: int | None = None
         self._first_tab = tab
         self._line: JobLine | None = None
-        self._watched = False
+        self._watched_by: object | None = None
+        """The connection by which alarms are heard."""
 
     @property
     def crumb(self) -> str:
@@ -116,8 +117,9 @@ class JobScreen(LiveScreen):
         """Draw the job as it is in that picture; a job that is gone is shown as it last was."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
-            if not jobset.finished and self.app.connected and not self._watched:
-                self._watched = True
+            connection = self.app.connection
+            if not jobset.finished and connection not in {None, self._watched_by}:
+                self._watched_by = connection
                 watch(self.app, self.key)
             self._line = JobLine(jobset, fleet, alarms=alarms_of(self.app, self.key))
             if self._rank is None:

@@ -72,6 +72,12 @@ class GpusTab(JobTab):
             self._reading = True
             self._read()
 
+    def connected_anew(self) -> None:
+        """Read on."""
+        if self.is_open:
+            self._reading = True
+            self._read()
+
     def go(self) -> None:
         """Nobody looks: the streams end."""
         super().go()

@@ -14,7 +14,7 @@ from console.models.text import AgreedText
 from screens.saving import save_log
 from screens.tabs.tab import JobTab
 from screens.widgets.job_head import rank_waits
-from screens.widgets.log_view import LogView
+from screens.widgets.log_view import WAITING, LogView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -69,6 +69,11 @@ class LogTab(JobTab):
             self._follow()
         super().come()
 
+    def connected_anew(self) -> None:
+        """Follow on."""
+        if self._asked:
+            self._follow()
+
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         """The note beside the title."""
         self.note = f"rank {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
@@ -85,18 +90,24 @@ class LogTab(JobTab):
     async def _follow(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
             async with self.job_log() as log:
-                self._log = log
+                before, self._log = self._log, self._log or log
                 await log.ready.wait()
-                self._show_log()
-                await self._renew_for_ever(log)
+                self._log = log
+                self._show_log(again=before is not None)
+                if before is not None and self.mode == "agreed":
+                    self._agree(log)
+                await self._renew_while_open(log)
+            self._tell()
 
-    async def _renew_for_ever(self, log: JobLog) -> None:
+    async def _renew_while_open(self, log: JobLog) -> None:
         """Draw what came, a few times a second, while anything comes and somebody looks."""
         with log.listening() as news:
-            while True:
+            while not log.closed:
                 await news.come()
                 if news.take() and self.is_open:
                     self._renew()
+                elif self.is_open:
+                    self._tell()
                 await asyncio.sleep(RENEW)
 
     def _renew(self) -> None:
@@ -130,11 +141,24 @@ class LogTab(JobTab):
         if again and isinstance(text, MergedText):
             text.renew()
         elif self.mode == "all":
-            self.view.lines.show_text(MergedText(lambda: log.parts, lambda part: str(part.rank)))
+            self.view.lines.show_text(MergedText(self._parts, lambda part: str(part.rank)))
         else:
             rank = self.rank
-            self.view.lines.show_text(MergedText(lambda: log.parts_of(rank), lambda part: _which(log, part)))
+            self.view.lines.show_text(MergedText(lambda: self._parts(rank), lambda part: self._which(part)))
         self._tell()
+
+    def _parts(self, rank: int | None = None) -> list[Part]:
+        """Those of the log that is followed now, of one rank or all."""
+        if self._log is None:
+            return []
+        return self._log.parts if rank is None else self._log.parts_of(rank)
+
+    def _which(self, part: Part) -> str:
+        """Which attempt and container a line of a rank is from, where there are several."""
+        every = self._parts(part.rank)
+        said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+        said += [part.container] if len({each.container for each in every}) > 1 else []
+        return " ".join(said)
 
     @work(group="agreed", exclusive=True)
     async def _agree(self, log: JobLog) -> None:
@@ -163,11 +187,12 @@ class LogTab(JobTab):
         if not self._asked:
             return
         log, line = self._log, self.line
+        self.view.over = _over(log)
         if line is None and (log is None or not log.parts):
-            self.view.status = self.waits_to_appear()
+            self.view.over, self.view.status = "", self.waits_to_appear()
             return
         said = [_TITLES[self.mode] if self.mode != "one" else self._about_rank()]
-        if log is not None:
+        if log is not None and not log.closed:
             coverage = log.coverage
             said += [coverage.words, coverage.why]
             if log.gone and log.parts:
@@ -204,9 +229,10 @@ class LogTab(JobTab):
         await save_log(self.live, event.text, name)
 
 
-def _which(log: JobLog, part: Part) -> str:
-    """Which attempt and container a line of a rank is from, where there are several."""
-    every = log.parts_of(part.rank)
-    said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
-    said += [part.container] if len({each.container for each in every}) > 1 else []
-    return " ".join(said)
+def _over(log: JobLog | None) -> str:
+    """Why nothing more comes of it now; empty: it is followed."""
+    if log is None:
+        return ""
+    if log.closed:
+        return WAITING
+    return "○ the log has ended" if log.finished else ""

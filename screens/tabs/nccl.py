@@ -50,6 +50,10 @@ class NcclTab(JobTab):
         """The table."""
         return self.panel.table
 
+    def connected_anew(self) -> None:
+        """The next picture, which comes at once, begins to read again."""
+        self._measured = ""
+
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         """Begin to read the tables as soon as there can be one."""
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()

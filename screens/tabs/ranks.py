@@ -116,6 +116,11 @@ class RanksTab(JobTab):
                         self._show_cells(self.line)
                     await asyncio.sleep(BEAT)
 
+    def connected_anew(self) -> None:
+        """Listen on."""
+        if self._listening:
+            self._listen()
+
     def _keep_card(self, line: JobLine) -> None:
         """The card of what failed first, anew whenever more has ended badly."""
         found = len(endings(line.jobset, line.fleet))

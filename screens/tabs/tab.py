@@ -60,12 +60,18 @@ class JobTab(Vertical, metaclass=Abstract):
         """The job as last seen, in the picture in which it was; None until it appears."""
         self.fleet: Fleet | None = None
         self.is_open = False
+        self._connection: object | None = None
 
     # what the page calls
 
     def show(self, line: JobLine | None, fleet: Fleet) -> None:
         """Another picture: `line` is the job in it, or as it was before it went; None if it was never there."""
         self.line, self.fleet = line, fleet
+        before, now = self._connection, self.live.app.connection
+        if now is not None and now is not before:
+            self._connection = now
+            if before is not None:
+                self.connected_anew()
         self.keep(line, fleet)
         if self.is_open:
             self.draw(line, fleet)
@@ -92,6 +98,9 @@ class JobTab(Vertical, metaclass=Abstract):
 
     def opened(self) -> None:
         """It came to the front."""
+
+    def connected_anew(self) -> None:
+        """There is another connection: streams ended with the one before, and have to be asked for again."""
 
     @property
     def turns_ranks(self) -> bool:

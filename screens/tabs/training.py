@@ -56,6 +56,11 @@ class TrainingTab(JobTab):
             self._measure()
         super().come()
 
+    def connected_anew(self) -> None:
+        """Read on."""
+        if self._asked:
+            self._measure()
+
     def opened(self) -> None:
         """Draw what came while another tab was in front."""
         self._show()

@@ -1,0 +1,125 @@
+"""After ctrl+r the page of a job goes on with the new session, from where it was."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from console.models.condition import Condition
+from console.models.gpu_board import GpuBoard, RankGpus
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.job import JobScreen
+from screens.widgets.log_view import LogView
+from tests.fakes import FakeSession
+from tests.screens.press import screen_text, until
+from tests.screens.queue_scene import queue_scene, table_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from textual.pilot import Pilot
+
+KEY = "default", "llama"
+FIRST = "llama-workload-0-0-x7k0"
+
+
+@asynccontextmanager
+async def page(
+    tab: str, lines: Sequence[str] = ()
+) -> AsyncIterator[tuple[JobScreen, Pilot[Any], FakeSession, FakeSession]]:
+    """The page of llama on that tab in the first of two sessions."""
+    sessions = [FakeSession(queue_scene()) for _ in range(2)]
+    waiting = iter(sessions)
+
+    async def connect() -> Any:
+        return next(waiting)
+
+    sessions[0].say(FIRST, *lines)
+    app = ConsoleApp(Settings(), connect=connect)
+    async with app.run_test(size=(140, 35)) as pilot:
+        await until(pilot, lambda: app.fleet is sessions[0].fleet)
+        app.open_page("job", *KEY, tab)
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+        assert isinstance(app.screen, JobScreen)
+        yield app.screen, pilot, sessions[0], sessions[1]
+        app.workers.cancel_all()
+
+
+def go_on(first: FakeSession, second: FakeSession) -> None:
+    """The containers print on while nobody is connected."""
+    second.logs = {key: [*lines] for key, lines in first.logs.items()}
+    second.running = {*first.running}
+
+
+async def test_the_log_of_all_ranks_goes_on_and_stays_where_it_was_read() -> None:
+    lines = [f"line {number}" for number in range(100)]
+    async with page("log", lines=lines) as (screen, pilot, first, second):
+        log = screen.query_one(LogView).lines
+        await until(pilot, lambda: log.total == 100)
+        await pilot.press("home")
+        await until(pilot, lambda: not log.follow)
+        go_on(first, second)
+        second.say(FIRST, "while away")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: log.total == 101)
+        second.say(FIRST, "since then")
+        await until(pilot, lambda: log.total == 102)
+        assert [row.text for row in log.text.page(0, 102)] == [*lines, "while away", "since then"]
+        assert (log.follow, log.scroll_y) == (False, 0)
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "since then" in screen_text(screen.app))
+        assert second.alarms.kept == {KEY}
+
+
+async def test_what_all_ranks_agree_on_goes_on() -> None:
+    async with page("log", lines=["one"]) as (screen, pilot, first, second):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "one" in screen_text(screen.app))
+        go_on(first, second)
+        second.say(FIRST, "two")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "two" in screen_text(screen.app))
+        assert screen_text(screen.app).count("rank 0 one") == 1
+
+
+async def test_a_log_without_a_session_claims_nothing_of_its_ranks() -> None:
+    async with page("log", lines=["one"]) as (screen, pilot, _, _):
+        view = screen.query_one(LogView)
+        await until(pilot, lambda: "1 of 6 live" in view.status)
+        await screen.app._leave()
+        await until(pilot, lambda: "◐ waits for the connection" in screen_text(screen.app))
+        assert "live" not in view.status
+
+
+async def test_a_test_is_read_on() -> None:
+    texts = table_text(500.0, 640.0)
+    async with page("nccl", lines=texts[:-1]) as (screen, pilot, first, second):
+        await until(pilot, lambda: "500.0 GB/s" in screen_text(screen.app))
+        assert "640.0 GB/s" not in screen_text(screen.app)
+        go_on(first, second)
+        second.say(FIRST, *texts[-1:])
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "640.0 GB/s" in screen_text(screen.app))
+
+
+async def test_gpus_are_read_on() -> None:
+    async with page("gpus") as (screen, pilot, first, second):
+        await until(pilot, lambda: first.gpus.readers == 1)
+        second.gpus.board = GpuBoard((RankGpus(0, FIRST, "a-node-of-now", (), time.time(), "nvidia-smi"),))
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "a-node-of-now" in screen_text(screen.app))
+        assert (first.gpus.readers, second.gpus.readers) == (0, 1)
+
+
+async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
+    async with page("log", lines=["one"]) as (screen, pilot, first, _):
+        await until(pilot, lambda: "● following" in screen_text(screen.app))
+        done = replace(first.fleet.jobsets[KEY], conditions=(Condition("Completed", "True", since=time.time()),))
+        first.show(jobsets={**first.fleet.jobsets, KEY: done})
+        await until(pilot, lambda: screen._line is not None and screen._line.jobset.finished)
+        assert "● following" in screen_text(screen.app)
+        first.end(FIRST)
+        await until(pilot, lambda: "○ the log has ended" in screen_text(screen.app))
