@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from console.errors import Unreachable
+from console.errors import NotFound, Unreachable
 from console.follow import Follow
 from console.measures import Measures
 from console.models.access import ContextName, StopReport
@@ -76,13 +76,16 @@ class FakeStream:
         session._did("follow_log", wanted.namespace, wanted.pod, wanted.container, wanted.tail)
         key, at, woken = (wanted.namespace, wanted.pod), 0, asyncio.Event()
         session._woken.add(woken)
+        logs = session.previous_logs if wanted.previous else session.logs
+        if wanted.previous and key not in logs:
+            raise NotFound(f"Could not read the log of pod {wanted.pod}: its container has no previous run.")
         if wanted.tail is not None and not self.memory.last:
-            at = max(0, len(session.logs.get(key, [])) - wanted.tail)
+            at = max(0, len(logs.get(key, [])) - wanted.tail)
         self.memory.rewind()
         self.state = StreamState.LIVE
         try:
             while True:
-                lines = session.logs.get(key, [])[at:]
+                lines = logs.get(key, [])[at:]
                 at += len(lines)
                 raws = [f"{format_time(line.time)} {line.text}".encode() for line in lines]
                 fresh = self.memory.new(stamped(self._clean(raws)))
@@ -116,6 +119,8 @@ class FakeSession:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
         self.logs: dict[tuple[str, str], list[LogLine]] = {}
+        self.previous_logs: dict[tuple[str, str], list[LogLine]] = {}
+        """Of the container's run before its last restart, as `logs`."""
         self.drawn: dict[tuple[str, str], bytes] = {}
         self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()

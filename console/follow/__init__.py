@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.follow.joblog import JobLog
+from console.follow.previous import Previous
 from console.follow.why import card
 from console.spool.shelf import logs_folder, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
     from pathlib import Path
 
     from console.cluster.given import Memory
     from console.cluster.logs import LogStream, Wanted
+    from console.follow.previous import PreviousRuns
     from console.follow.stream import OpenStream
     from console.models.failure import FailureCard
     from console.watched import WatchedCluster
@@ -82,6 +84,17 @@ class Follow:
             if not shared.readers and self._shared.get(key) is shared:
                 del self._shared[key]
                 await shared.log.close()
+
+    async def previous(
+        self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
+    ) -> PreviousRuns:
+        """What ranks (all unless given) printed in the run before their last one, at most `tail` lines of each.
+
+        NotFound if there is no such job, nor anything kept of one.
+        """
+        shared = self._shared.get((namespace, name))
+        finder = Previous(self._cluster, self._streams, self.folder, (namespace, name))
+        return await finder.read(wanted, tail, shared.log.parts if shared else ())
 
     async def why(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""

@@ -23,7 +23,9 @@ def add_logs(parser: ArgumentParser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="of all ranks, merged by time, the rank in front")
     parser.add_argument("-f", "--follow", action="store_true", help="until the container, or the job, has ended")
     parser.add_argument("--tail", type=int, metavar="LINES", help="only the last lines (of each rank)")
-    parser.add_argument("-p", "--previous", action="store_true", help="of the run before the container's last restart")
+    parser.add_argument(
+        "-p", "--previous", action="store_true", help="of the run before the last: restarted, or in an earlier pod"
+    )
     parser.add_argument("--since", metavar="TIME", help="lines from then on: 90s, 5m, 2h ago, or a date and time")
     parser.add_argument("--grep", metavar="RE", help="lines in which the regular expression is found")
     parser.add_argument("--level", choices=LEVELS, help="lines that serious or more")

@@ -19,6 +19,7 @@ from console.models.levels import at_least
 from console.models.ranks import ranks
 from screens.cli.connect import connected
 from screens.cli.jobs import JOB_KINDS, find_job, pod_of_rank
+from screens.cli.log_previous import print_previous
 from screens.cli.log_tail import CATCHES_UP, last_first, with_pauses
 from screens.cli.output import say, warn
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from console.models.log import RankLine
     from console.models.pod import Pod
     from console.session import Session
+    from screens.cli.log_previous import OfRanks
     from screens.cli.options import Options
 
 SETTLES = 5.0
@@ -46,6 +48,8 @@ async def logs(options: Options) -> int:
     picks = Picks(options)
     async with connected(options, JOB_KINDS) as session:
         fleet = await session.listed(*JOB_KINDS)
+        if options.previous:
+            return await print_previous(session, options, picks, printer_of)
         if not options.all and not picks.needed:
             pod: Pod | None = None
             with suppress(NotFound):  # then there may be what was kept
@@ -105,9 +109,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
 async def one_rank(session: Session, pod: Pod, options: Options) -> int:
     """A rank's log, line by line, from the pod itself."""
     drawn = options.follow and sys.stdout.isatty()
-    lines = session.follow_log(
-        pod.namespace, pod.name, tail=options.tail, previous=options.previous, follow=options.follow, drawn=drawn
-    )
+    lines = session.follow_log(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
     before = ""
     async for line in lines:
         if line.open:
@@ -156,7 +158,7 @@ def moment(text: str) -> float:
 async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
     """Every line that is wanted, and at the end how much of the job that was."""
     wanted = None if options.all else {options.rank or 0}
-    printer = AgreedPrinter(log, options) if options.consensus else Printer(log, options)
+    printer = printer_of(log, options)
     async with aclosing(log.lines(wanted)) as lines:
         tail = lines if options.tail is None else last_first(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
@@ -174,10 +176,15 @@ async def print_all(log: JobLog, options: Options, picks: Picks) -> None:
             warn(gap.words)
 
 
+def printer_of(log: OfRanks, options: Options) -> Printer | AgreedPrinter:
+    """How lines are written."""
+    return AgreedPrinter(log, options) if options.consensus else Printer(log, options)
+
+
 class Printer:
     """Writes each line, with its rank in front if there are several."""
 
-    def __init__(self, log: JobLog, options: Options) -> None:
+    def __init__(self, log: OfRanks, options: Options) -> None:
         self._log, self._options = log, options
         self._line: Callable[[RankLine], str] = self._json if options.json else self._text
 
@@ -204,7 +211,7 @@ class Printer:
 class AgreedPrinter:
     """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
 
-    def __init__(self, log: JobLog, options: Options) -> None:
+    def __init__(self, log: OfRanks, options: Options) -> None:
         self._log, self._options = log, options
         self._consensus = Consensus()
         self._held: list[tuple[float, Agreed]] = []

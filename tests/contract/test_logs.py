@@ -51,6 +51,7 @@ class Heard:
     seen: Counter[str]
     before: int
     """Connections through the cable before the log was followed."""
+    follow: Follow
 
     async def has(self, printed: Counter[str]) -> None:
         """Every line that was printed is there, as often as it was printed and no more."""
@@ -91,7 +92,7 @@ async def hearing(cluster: Cluster, space: Space, folder: Path) -> AsyncIterator
             async with session.follow.job(space.name, "job") as log:
                 reading = asyncio.create_task(count(log, seen))
                 try:
-                    yield Heard(line, log, seen, before)
+                    yield Heard(line, log, seen, before, session.follow)
                 finally:
                     reading.cancel()
                     await asyncio.gather(reading, return_exceptions=True)
@@ -114,10 +115,13 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
         old = {pod["metadata"]["uid"] for pod in pods}
         await space.api.send("DELETE", space.path(CORE, "pods", pods[1]["metadata"]["name"]))
         pods = await eventually(lambda: others(space, old), "all ranks are there again")
+        first = printed.copy()
         printed += await print_lines(space, pods, "after")
         await heard.has(printed)
         assert heard.log.coverage.lost == 0
         assert heard.log.coverage.gaps == ()
+        runs = await heard.follow.previous(space.name, "job")
+        assert (Counter(line.text for line in runs.lines), runs.without) == (first, ())
     kept = Counter(text.decode() for part in heard.log.parts for text in part.texts(0, len(part)))
     assert kept == heard.seen
 

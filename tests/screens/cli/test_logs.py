@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -239,6 +240,63 @@ async def test_what_was_there_when_following_began_is_printed_at_once(
     printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
     assert printed == ["[×2 of 2] ready\n", "[rank 1] RuntimeError\n", "[rank 0] mine\n"]
     assert at < logs.SETTLES - 1
+
+
+def started_again(session: FakeSession) -> None:
+    """All pods of llama are new ones, and the container of rank 2 was started a second time in its."""
+    pods = dict(session.fleet.pods)
+    for rank, name in enumerate(PODS):
+        pod = pods.pop(("default", name))
+        main = replace(pod.containers[-1], restarts=int(rank == 2))
+        fresh = replace(pod, name=f"{name}-new", uid=f"new-{rank}", attempt=1, containers=(main,))
+        pods["default", fresh.name] = fresh
+        session.logs["default", fresh.name] = [LogLine(time.time() + 60, f"rank {rank} runs again")]
+    session.show(pods=pods)
+    session.previous_logs["default", f"{PODS[2]}-new"] = [
+        LogLine(time.time() + 30 + at, f"before {at}") for at in (0, 1)
+    ]
+
+
+async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_from_what_was_kept(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del session.logs["default", PODS[5]]
+    await say(capsys, "logs", "llama", "--all")
+    started_again(session)
+    out, err = await say(capsys, "logs", "llama", "--all", "--previous")
+    assert out == [
+        *(f"[{rank}] ready" for rank in (0, 1, 3, 4)),
+        *(f"[{rank}] warning: mine is {'abcdef'[rank]}" for rank in (0, 1, 3, 4)),
+        "[4] RuntimeError: x", "[2] before 0", "[2] before 1",
+    ]  # fmt: skip
+    assert "previous run: 5 of 6 read, 0 lines lost" in err
+    assert "rank 5: its earlier pod is gone, and of no earlier run a log was kept" in err
+    out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--tail", "1", "--grep", "before|mine")
+    assert [line[:3] for line in out] == ["[0]", "[1]", "[3]", "[2]"]
+    out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--consensus", "--json")
+    assert json.loads(out[0])["ranks"] == [0, 1, 3, 4]
+    assert json.loads(out[-1])["coverage"]["words"].startswith("previous run: 5 of 6 read")
+
+
+async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NotFound, match=r"^No rank of llama has a previous run: not started again"):
+        await say(capsys, "logs", "llama", "--all", "--previous")
+    await say(capsys, "logs", "llama", "--all")
+    started_again(session)
+    assert (await say(capsys, "logs", "llama", "2", "-p"))[0] == ["before 0", "before 1"]
+    assert (await say(capsys, "logs", "llama", "4", "-p"))[0][-1] == "RuntimeError: x"
+    session.previous_logs.clear()  # the kubelet has removed it, and what was kept is of the run before that one
+    assert (await say(capsys, "logs", "llama", "2", "-p"))[0] == ["ready", "warning: mine is c"]
+    await say(capsys, "logs", "llama", "--all")
+    session.show(jobsets={}, pods={})
+    out, err = await say(capsys, "logs", "llama", "--all", "-p")
+    assert out[-1] == "[4] RuntimeError: x"
+    assert not any("runs again" in line for line in out)
+    assert "is not in the cluster any more" in err
+    with pytest.raises(BadInput, match="llama has no rank 6"):
+        await say(capsys, "logs", "llama", "6", "-p")
+    with pytest.raises(NotFound, match="There is no job never"):
+        await say(capsys, "logs", "never", "-p")
 
 
 async def test_a_deleted_job_is_read_from_what_was_kept(

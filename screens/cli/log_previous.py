@@ -1,0 +1,88 @@
+"""`a4 logs --previous`: the run before the last of one rank or of all, from the cluster or as it was kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from console.errors import BadInput, NotFound
+from console.models.everywhere import rank_words
+from screens.cli.output import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.follow.previous import PreviousRuns
+    from console.models.log import Coverage, RankLine
+    from console.session import Session
+    from screens.cli.options import Options
+
+
+class OfRanks(Protocol):
+    """What was printed by how many ranks."""
+
+    @property
+    def ranks(self) -> int:
+        """How many the job has."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """How it stands with them."""
+
+
+class Prints(Protocol):
+    """Writes lines."""
+
+    def take(self, lines: list[RankLine]) -> None:
+        """Lines in the order of time."""
+
+    def end(self) -> None:
+        """There are no more."""
+
+
+async def print_previous(
+    session: Session,
+    options: Options,
+    picks: Callable[[RankLine], bool],
+    printer_of: Callable[[OfRanks, Options], Prints],
+) -> int:
+    """Print them, and of which ranks there is none; NotFound if there is of nobody."""
+    wanted = None if options.all else {options.rank or 0}
+    runs = await session.follow.previous(session.namespace, options.job, wanted, tail=options.tail)
+    _check(runs, options)
+    if runs.gone:
+        warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
+    printer = printer_of(runs, options)
+    printer.take([line for line in runs.lines if picks(line)])
+    printer.end()
+    _tell(runs, options)
+    return 0
+
+
+def _check(runs: PreviousRuns, options: Options) -> None:
+    if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
+        raise BadInput(
+            f"{options.job} has no rank {options.rank}.", f"Its ranks are 0 to {runs.ranks - 1}." if runs.ranks else ""
+        )
+    if len(runs.without) == runs.asked:
+        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no ranks"
+        who = f"No rank of {options.job} has a" if options.all else f"Rank {options.rank or 0} of {options.job} has no"
+        now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
+        raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
+
+
+def _tell(runs: PreviousRuns, options: Options) -> None:
+    """How much of the job that was."""
+    said = f"previous run: {runs.coverage.words}"
+    if options.json:
+        fields = {"words": said, **msgspec.to_builtins(runs.coverage)}
+        sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
+    elif options.all:
+        warn(said)
+    reasons: dict[str, list[int]] = {}
+    for rank, why in runs.without:
+        reasons.setdefault(why, []).append(rank)
+    for why, numbers in reasons.items():
+        warn(f"rank{'s' if len(numbers) > 1 else ''} {rank_words(numbers)}: {why}")
