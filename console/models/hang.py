@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.models.everywhere import rank_words
+from console.models.hang_suspects import suspects
 from console.models.hang_words import ADVICE, blame, of_equals, others
 from console.models.ras import RasReport
 from console.models.whereabouts import NOWHERE, Doing, Whereabouts
@@ -247,23 +247,7 @@ def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[Ha
     found: dict[tuple[Doing, str], list[Traced]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
-    total = sum(map(len, found.values()))
-    waiting = sum(len(members) for (doing, _), members in found.items() if doing.waits_for_ranks)
-    labels = Counter({key: len(members) for key, members in found.items()})
-    behind = {odd.rank for odd in ras.odd if odd.rank is not None and not odd.missing}
-    groups = []
-    for (doing, label), members in found.items():
-        if waiting * 2 >= total > waiting:
-            # Most wait for other ranks: those who do not are the ones they wait for.
-            suspect = not doing.waits_for_ranks
-        else:
-            # All wait, or too few do: a small group stands out, and NCCL may know which.
-            small = labels[doing, label] * 4 <= total and len(found) > 1
-            suspect = waiting == total and (small or (0 < len(behind) < total and set(_ranks(members)) <= behind))
-        groups.append(HangGroup(doing, label, tuple(members), suspect))
+    awaited = suspects(found, ras)
+    groups = [HangGroup(*place, tuple(members), place in awaited) for place, members in found.items()]
     groups.sort(key=lambda group: (not group.suspect, group.doing is Doing.UNKNOWN, -len(group.members)))
     return tuple(groups)
-
-
-def _ranks(members: Iterable[Traced]) -> list[int]:
-    return [each.rank for each in members]

@@ -60,7 +60,8 @@ def of_equals(groups: Sequence[HangGroup]) -> str:
             f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
         )
     if largest.doing is Doing.COMPUTE:
-        return f"{number} ranks compute ({largest.label}): this is no hang, unless it stays so."
+        compute = "1 rank computes" if number == 1 else f"{number} ranks compute"
+        return f"{compute} ({largest.label}): this is no hang, unless it stays so."
     return f"All {number} ranks are in {largest.label}."
 
 
@@ -78,7 +79,7 @@ def blame(group: HangGroup, *, short: bool) -> str:
 def _place(group: HangGroup) -> str:
     """Where it is: "in the data loader"; of a compiled program what state it is in."""
     if group.doing is Doing.UNKNOWN:
-        return "without a stack"
+        return "stopped" if all(each.state in ("T", "t") for each in group.members) else "without a stack"
     if group.doing is Doing.COMPILED:
         program, _, state = group.label.partition(", ")
         return state or f"in {program}"

@@ -113,8 +113,10 @@ def traced(rank: Rank, answer: PodAnswer) -> list[Traced]:
 
 def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
     """Why a process has no stack, and what helps."""
-    if process.dump or process.program:
+    if process.program or (process.dump and not process.error):
         return ""
+    if process.state in ("T", "t"):
+        return f"It is stopped (SIGSTOP, or a debugger): kill -CONT {process.pid} in its pod lets it go on."
     if not tool:
         return "There is no py-spy in its pod."
     if "ermission" in process.error or "ptrace" in process.error.lower():

@@ -42,8 +42,8 @@ _PYTHON = (
 )
 _INSTALL = (
     "p=$(command -v python3 || command -v python) || exit 44; "
-    '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy 2>&1 '
-    '|| "$p" -m pip install --quiet py-spy 2>&1'
+    '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy '
+    '|| "$p" -m pip install --quiet py-spy'
 )
 # Beside its name until it is whole and runs.
 _COPY = (
@@ -248,12 +248,13 @@ def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list
         pods.append(answer.of(trace))
         found.append((rank, traced(rank, answer)))
     a_pod = max((len(each) for _, each in found), default=0)
+    working = {rank.replicated_job for rank, several in found if several}
     processes: list[Traced] = []
     for rank, several in found:
         known = {each.local_rank for each in several}
         processes += [_numbered(each, rank, a_pod) for each in several]
-        if a_pod > 1 and several:
-            # A pod in which fewer ranks live than elsewhere has lost some.
+        if (a_pod > 1 or not several) and rank.replicated_job in working:
+            # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
             processes += [
                 Traced(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
                        problem="There is no process for it any more.")

@@ -242,6 +242,42 @@ async def test_a_process_that_is_gone_is_named_first() -> None:
     assert report.ras_problem.startswith("NCCL RAS does not answer")
 
 
+async def test_a_pod_all_of_whose_processes_are_gone_is_named_first() -> None:
+    report = await xray(Cluster(), saying(answer(0, 1), answer())).job("default", "hung")
+    assert [(each.rank, each.pod_rank) for each in report.processes if each.pid is None] == [(2, 1), (3, 1)]
+    assert report.short == "Ranks 2-3 have no process any more while 2 others are in step."
+
+
+async def test_a_stopped_process_is_told_as_such() -> None:
+    error = "Error: Failed to get stack traces\n1: unexpected waitpid result PtraceEvent(Pid(5), SIGSTOP, 128) to 5"
+    stopped = {"pid": 5, "local_rank": 1, "state": "T", "dump": "Process 5: python -u train.py\n", "error": error}
+    said = json.loads(answer(0))
+    said["processes"].append(stopped)
+    report = await xray(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).job("default", "hung")
+    assert "kill -CONT 5" in report.processes[3].problem
+    assert report.short == "Rank 3 is stopped while 3 others are in step."
+
+
+async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = tmp_path / "python3"
+    pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for py-spy' >&2\nexit 1\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr("console.xray.xray.own_py_spy", lambda: b"")
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        said, errors = await process.communicate()
+        take(1, said)
+        take(2, errors)
+        return process.returncode or 0
+
+    (why,) = (await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])).values()
+    assert why.startswith("ERROR: No matching distribution found for py-spy; and this machine has no py-spy")
+
+
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
     refused = "Error: Permission Denied: Try running again with elevated permissions"
     report = await xray(Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))).job(
