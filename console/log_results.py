@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.parsers.launcher_end import TAIL, launcher_end
 from console.parsers.nccl import NcclParser
 from console.parsers.nccl_json import parse_nccl_json
 from console.parsers.training import TrainingParser
@@ -26,6 +27,7 @@ class LogReading:
         self._json: bytearray | None = bytearray()
         """All of it, as long as it may be one JSON object."""
         self._from_json: NcclTest | None = None
+        self._tail = b""
 
     @property
     def nccl(self) -> tuple[NcclTest, ...]:
@@ -43,9 +45,15 @@ class LogReading:
         told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
         return {what: each for what, each in told.items() if each is not None}
 
+    @property
+    def launcher_end(self) -> str:
+        """What torchrun or mpirun says of a rank that failed or of an interruption, at the end; mostly nothing."""
+        return launcher_end(self._tail)
+
     def feed(self, data: bytes) -> bool:
         """Reads on; whether that changed anything. A line counts once its end has come."""
         self._keep(data)
+        self._tail = data[-TAIL:] if len(data) >= TAIL else self._tail[len(data) - TAIL :] + data
         changed = self._nccl.feed(data), self._training.read(data)
         return any(changed)
 

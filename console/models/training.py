@@ -64,6 +64,8 @@ class TrainingRun:
     rewinds: tuple[Rewind, ...] = ()
     finished: bool = False
     """The program said that training is over."""
+    unsettled: bool = False
+    """The progress bar that comes next, in a moment, may still say better which step the last one was."""
 
     @property
     def last(self) -> Step | None:

@@ -20,6 +20,8 @@ WARM_UP = 5
 """Steps after a start whose speed says nothing."""
 _JITTER = 2
 """Steps that several reporters without labels may be apart."""
+_DRAWN = 0.5
+"""Seconds a step from which every step has its bar, with a good margin."""
 BESIDE = frozenset({"deepspeed", "key-value"})
 """Formats whose lines stand beside those of another program that reports the same steps."""
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
@@ -48,7 +50,13 @@ class Growing:
 
     def run(self) -> TrainingRun:
         """What is known of it now."""
-        return TrainingRun(self.format, tuple(self.steps), tuple(self.rewinds), self.finished)
+        return TrainingRun(self.format, tuple(self.steps), tuple(self.rewinds), self.finished, self._unsettled)
+
+    @property
+    def _unsettled(self) -> bool:
+        """Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one."""
+        bar = self._guessed if self._guessing else None
+        return bar is not None and (bar.step <= WARM_UP or bar.step_time_s is None or bar.step_time_s < _DRAWN)
 
     @property
     def known(self) -> bool:

@@ -43,7 +43,7 @@ def read(options: Options) -> int:
     if options.json:
         say_json(as_json(reading))
         return code
-    told.more(reading)
+    told.more(reading, ended=True)
     told.end(reading)
     return code
 
@@ -73,8 +73,8 @@ class Told:
         self._done: set[int] = set()
         self._rewinds: dict[int, int] = {}
 
-    def more(self, reading: LogReading) -> None:
-        """Say what is new."""
+    def more(self, reading: LogReading, *, ended: bool = False) -> None:
+        """Say what is new; a step whose number will be known better in a moment waits for that, unless it has ended."""
         for at, test in enumerate(reading.nccl):
             if at == len(self._rows):
                 self._rows.append(0)
@@ -90,9 +90,10 @@ class Told:
                 self._steps.append(0)
                 say(f"training: {run.format}")
             self._again(at, run)
-            if new := run.steps[self._steps[at] :]:
+            told = len(run.steps) - (run.unsettled and not ended)
+            if new := run.steps[self._steps[at] : told]:
                 say("\n".join(map(_step, new)))
-            self._steps[at] = len(run.steps)
+            self._steps[at] = told
         sys.stdout.flush()
 
     def _again(self, at: int, run: TrainingRun) -> None:
@@ -112,6 +113,8 @@ class Told:
                 say(_test_end(test))
         for run in reading.training:
             say(_run_end(run))
+        if reading.launcher_end:
+            say(reading.launcher_end)
         for what, unread in reading.unreadable.items():
             say(f"{what}: {unread.words}: {unread.text}")
         if not self._rows and not self._steps and not reading.unreadable:
@@ -158,5 +161,8 @@ def _step(step: Step) -> str:
 
 
 def _run_end(run: TrainingRun) -> str:
-    alarms = sum(step.nan for step in run.steps)
-    return f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {alarms} with nan"
+    alarms, last = sum(step.nan for step in run.steps), run.last
+    said = f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {alarms} with nan"
+    if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
+        return said
+    return f"{said}, ended at step {last.step} of {last.total}"

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from console.log_results import LogReading
 from screens.__main__ import main
+from screens.cli.read import Told
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -89,6 +91,31 @@ def test_a_log_without_either_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["read", str(tmp_path / name)]) == 2
     assert "a4: " in capsys.readouterr().err
+
+
+def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the Trainer of transformers 5 wrote it on two H200: the bar is drawn again after each line of a step."""
+    reading, told = LogReading(), Told()
+    pieces = [
+        b"\r  0%|          | 0/200 [00:00<?, ?it/s]\r  0%|          | 1/200 [00:01<03:27,  1.04s/it]\r     \r",
+        b"{'loss': '6.139', 'grad_norm': '1.854', 'learning_rate': '4.9e-05', 'epoch': '0.0016'}\n",
+        b"\r  2%|\xe2\x96\x8e         | 5/200 [00:01<03:23,  1.04s/it]",
+        b"\r  3%|\xe2\x96\x8e         | 6/200 [00:01<00:29,  6.52it/s]\r     \r",
+        b"{'loss': '5.817', 'grad_norm': '2.009', 'learning_rate': '4.78e-05', 'epoch': '0.0032'}\n",
+    ]
+    said = []
+    for piece in pieces:
+        reading.feed(piece)
+        told.more(reading)
+        said.append([line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()])
+    assert said == [[], ["training:"], [], ["5/200"], []]
+    reading.close()
+    told.more(reading, ended=True)
+    told.end(reading)
+    assert capsys.readouterr().out.splitlines() == [
+        "6/200  loss 5.817  grad norm 2.009  lr 4.78e-05",
+        "hf: 2 steps, 0 restarts, 0 with nan, ended at step 6 of 200",
+    ]
 
 
 def test_a_pipe_is_read_while_it_is_written() -> None:
