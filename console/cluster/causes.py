@@ -16,6 +16,7 @@ _WORDS = {
     errno.EHOSTUNREACH: "there is no route to it",
     errno.ETIMEDOUT: "it did not answer in time",
 }
+CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
 _NAMES = re.compile(r"//[^/\s]*@")
 """Of an address: who asks, and a password perhaps."""
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
@@ -31,6 +32,11 @@ def certificate(error: Exception) -> tuple[str, str]:
     if "self-signed" in reason or "self signed" in reason or "local issuer" in reason:
         return "its certificate is not from the authority in the kubeconfig", "Write the kubeconfig again."
     return f"its certificate is refused ({reason})", "Write the kubeconfig again."
+
+
+def proxy_refuses(status: str) -> tuple[str, str]:
+    """What a proxy said that does not connect, and what to do about it."""
+    return f"the proxy on the way refuses ({status})", CHECK_PROXY
 
 
 def system(error: OSError) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from console.cluster.causes import CHECK, certificate, no_address, system, unreachable
+from console.cluster.causes import CHECK, certificate, no_address, proxy_refuses, system, unreachable
 from console.errors import TRY_AGAIN
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ def cause(error: BaseException) -> tuple[str, str]:
     """Why there is no answer, and what to do about it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return certificate(error.certificate_error)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return proxy_refuses(str(error.status))
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name cannot be resolved", CHECK
     if isinstance(error, TimeoutError):

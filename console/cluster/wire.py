@@ -155,9 +155,13 @@ async def _connect(login: Login) -> Wire:
         )
         return Wire(login, reader, writer)
     reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=_ROOM)
-    await _through(proxy, f"{base.hostname}:{port}", reader, writer)
-    if context:
-        await writer.start_tls(context, server_hostname=name)
+    try:
+        await _through(proxy, f"{base.hostname}:{port}", reader, writer)
+        if context:
+            await writer.start_tls(context, server_hostname=name)
+    except BaseException:
+        writer.transport.abort()
+        raise
     return Wire(login, reader, writer)
 
 

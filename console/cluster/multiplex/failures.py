@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pycurl
 
-from console.cluster.causes import CHECK, certificate, no_address, system, unreachable
+from console.cluster.causes import CHECK, certificate, no_address, proxy_refuses, system, unreachable
 from console.errors import TRY_AGAIN
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _BROKE_OFF = frozenset({
     pycurl.E_PARTIAL_FILE, pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR,
     pycurl.E_HTTP2, _HTTP2_STREAM,
 })  # fmt: skip
+_REFUSED = re.compile(r"CONNECT tunnel failed, response (\d+)")
 _NO_NAME = frozenset({pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY})
 _NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 
@@ -39,6 +41,8 @@ def _cause(error: pycurl.error | OSError) -> tuple[str, str]:
     if isinstance(error, OSError):
         return system(error), CHECK
     code, said = error.args[0], str(error.args[-1])
+    if refused := _REFUSED.search(said):
+        return proxy_refuses(refused[1])
     if code in _BROKE_OFF:
         return "the connection broke off", TRY_AGAIN
     if code in _NO_NAME:

@@ -262,3 +262,27 @@ async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
         assert first[0] is BadKubeconfig
         assert ("HTTPS_PROXY" in first[1]) is (given is None)
         assert "s3cr3t" not in f"{first}"
+
+
+async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    environment.setenv("HTTPS_PROXY", f"http://anna:s3cr3t@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    first, second = await said("https://api.example")
+    assert first == second
+    assert first[:2] == (
+        Unreachable,
+        "Could not ask: the API server https://api.example cannot be reached: the proxy on the way refuses (407).",
+    )
+    assert "HTTPS_PROXY" in first[2]
+    assert "s3cr3t" not in f"{first}"
+    login = Login(Target("x", "u", "d", Cluster(server="https://api.example"), User()))
+    with pytest.raises(Unreachable, match="407") as caught:
+        async with connected(login, "ask"):
+            pass
+    assert "s3cr3t" not in str(caught.value)
+    server.close()
