@@ -12,12 +12,15 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.models.link import LinkState
 from screens.widgets.freshness import freshness_runs
 from screens.widgets.ink import Inked
 from screens.widgets.line import InkOf, fit_runs
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.style import Style
     from textual import events
 
@@ -77,12 +80,12 @@ class TitleBar(Inked):
         width = self.size.width
         room = width - len(self.NAME) - 8
         right = self._right(width)
-        if sum(cell_len(run.text) for run in right) > room:
+        if _cells(right) > room or (self._is_live and not self._digits_fit(width - _cells(right))):
             right = self._right(width, brief=True)
-        right_width = sum(cell_len(run.text) for run in right)
+        right_width = _cells(right)
         if right_width > room:
             right = self._right(0)
-            right_width = min(sum(cell_len(run.text) for run in right), max(0, width - len(self.NAME) - 1))
+            right_width = min(_cells(right), max(0, width - len(self.NAME) - 1))
         left_width = max(0, width - right_width)
         left: list[Segment] = []
         room = left_width
@@ -117,17 +120,25 @@ class TitleBar(Inked):
 
     def _left(self, room: int) -> list[tuple[Run, Style]]:
         """The tabs with their keys, without them if that does not fit, else only the open one."""
-        room -= len(self.NAME)
         self._short = False
-        tabs = self._tabs(digits=True)
-        self._digits = sum(cell_len(run.text) for run, _ in tabs) <= room
-        if not self._digits:
-            tabs = self._tabs(digits=False)
-            if sum(cell_len(run.text) for run, _ in tabs) > room:
-                tabs = [pair for pair in tabs if pair[0].ink == "here"]
-                self._short = len(self.title.trail) > 1 and sum(cell_len(run.text) for run, _ in tabs) > room
-                tabs = [pair for pair in self._tabs(digits=False) if pair[0].ink == "here"] if self._short else tabs
+        self._digits = self._digits_fit(room)
+        room -= len(self.NAME)
+        tabs = self._tabs(digits=self._digits)
+        if not self._digits and _cells(run for run, _ in tabs) > room:
+            tabs = [pair for pair in tabs if pair[0].ink == "here"]
+            self._short = len(self.title.trail) > 1 and _cells(run for run, _ in tabs) > room
+            tabs = [pair for pair in self._tabs(digits=False) if pair[0].ink == "here"] if self._short else tabs
         return [(Run(self.NAME, "accent"), self.ground("bar")), *tabs]
+
+    def _digits_fit(self, room: int) -> bool:
+        """Whether the tabs have room for the keys that open them."""
+        return len(self.NAME) + _cells(run for run, _ in self._tabs(digits=True)) <= room
+
+    @property
+    def _is_live(self) -> bool:
+        """Then for how long it was quiet is worth less than a tab's key, and keys must not come and go with it."""
+        states = {each.state for each in self.title.links}
+        return not self.title.trouble and states <= {LinkState.LIVE, LinkState.ABSENT}
 
     def _tabs(self, *, digits: bool) -> list[tuple[Run, Style]]:
         bar, here = self.ground("bar"), self.ground("here")
@@ -156,3 +167,8 @@ class TitleBar(Inked):
         if width < 120:  # the short form: mark and word
             fresh = [fresh[0], Run(fresh[1].text[: max(4, width // 3)], fresh[1].ink)]
         return [*runs, Run("  "), *fresh, Run(" ")]
+
+
+def _cells(runs: Iterable[Run]) -> int:
+    """How wide they are."""
+    return sum(cell_len(run.text) for run in runs)

@@ -238,9 +238,14 @@ async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so(
 
 async def test_tabs_keep_their_digits_while_they_fit() -> None:
     async with console(size=(120, 24), settings=Settings(practice=True)) as (app, pilot, _):
-        assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(app.screen.query_one(TitleBar))
+        bar = app.screen.query_one(TitleBar)
+        for quiet in (0.0, 60.0):
+            bar.title = replace(bar.title, links=(Link("nodes", LinkState.LIVE, heard=time.time() - quiet),))
+            assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(bar)
         await pilot.resize_terminal(90, 24)
-        await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(app.screen.query_one(TitleBar)))
+        await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(bar))
+        await pilot.resize_terminal(160, 24)
+        await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "quiet for 1 min" in text_of(bar))
 
 
 async def test_a_refusal_is_told_with_its_brackets() -> None:
