@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from console.in_cloud import GoogleAlone
     from console.models.launch import LaunchPlan
     from console.models.link import Link
+    from console.models.nccl_kept import NodeBandwidth
     from console.session import Session
     from console.settings import Settings
     from screens.widgets.column import RowT
@@ -353,6 +354,10 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     def session(self) -> Session:
         """The session; Unreachable while none is open."""
         return self.app.session
+
+    def bandwidth_of_nodes(self) -> Mapping[str, NodeBandwidth]:
+        """That of their latest tests; nothing while no session is open."""
+        return self.session.measures.nodes() if self.app.connected else {}
 
     @contextmanager
     def report_errors(self, what: str) -> Iterator[None]:

@@ -192,7 +192,7 @@ class FleetScreen(LiveScreen):
                 runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
             elif pod.holds_gpus:
                 runs += [Run(f"{pod.name}  ")]
-        measured = busbw_words(self.session.measures.nodes().get(node.name), time.time())
+        measured = busbw_words(self.bandwidth_of_nodes().get(node.name), time.time())
         if measured:
             runs += [*measured, Run("  ")]
         elif node.last_busbw is not None:

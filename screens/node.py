@@ -105,7 +105,7 @@ class NodeScreen(NodeActions, PodActions):
         node = fleet.nodes.get(("", self._node_name))
         now = time.time()
         gone = (("State", Run("gone: the node was removed", "waits")),)
-        self.facts.facts = node_facts(node, fleet, now, self.session.measures.nodes().get(node.name)) if node else gone
+        self.facts.facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))

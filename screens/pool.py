@@ -191,7 +191,7 @@ class PoolScreen(PoolActions):
     def show_fleet(self, fleet: Fleet) -> None:
         """Its nodes in that picture."""
         pool = next((each for each in pools(fleet) if each.name == self._pool), None)
-        measured, nodes = self.session.measures.nodes(), pool.nodes if pool else ()
+        measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
         rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._about(pool) if pool else ()

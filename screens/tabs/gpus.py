@@ -104,7 +104,7 @@ class GpusTab(JobTab):
         return super().check_action(action, parameters)
 
     def _exporter(self) -> str:
-        if self.fleet is None or self.key not in self.fleet.jobsets:
+        if self.fleet is None or self.key not in self.fleet.jobsets or not self.live.app.connected:
             return ""
         return self.live.session.gpus.exporter_of(*self.key)
 

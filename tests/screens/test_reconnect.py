@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from console.models.condition import Condition
 from console.models.gpu_board import GpuBoard, RankGpus
 from console.settings import Settings
@@ -123,3 +125,18 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
         assert "● following" in screen_text(screen.app)
         first.end(FIRST)
         await until(pilot, lambda: "○ the log has ended" in screen_text(screen.app))
+
+
+@pytest.mark.parametrize(
+    "about", [("node", "gke-train-a4-pool-0000"), ("pool", "a4-highgpu-8g-a4-pool"), ("job", *KEY, "gpus")]
+)
+async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: tuple[str, ...]) -> None:
+    async with page("ranks") as (first, pilot, _, _):
+        app = first.app
+        await app._leave()
+        app.open_page(*about)
+        await until(pilot, lambda: app.screen is not first and app.screen.is_mounted)
+        app.screen.refresh_bindings()
+        app.tick()
+        await pilot.pause()
+        assert not app.connected
