@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.models.alarm import GLYPH
 
 if TYPE_CHECKING:
     from console.models.alarm import Alarm
@@ -16,6 +17,8 @@ OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
 _NO = ("0", "no", "off", "false")
 LONGEST = 200
+SHOWN = 10
+"""Seconds that an alarm is shown."""
 
 
 def watch(app: LiveApp, key: tuple[str, str]) -> None:
@@ -38,11 +41,24 @@ def ring(app: LiveApp) -> None:
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
         alarms.patrol(app.only_namespace)
-    for alarm in alarms.news():
-        title = f"▲ {alarm.job}: {alarm.kind}"
-        app.notify(alarm.words, title=title, severity="warning", timeout=10, markup=False)
+    new = alarms.news()
+    if new and not _told_below(app, new):
+        for alarm in new:
+            title = f"{GLYPH} {alarm.job}: {alarm.kind}"
+            app.notify(alarm.words, title=title, severity="warning", timeout=SHOWN, markup=False)
+    for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
             notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.words)
+
+
+def _told_below(app: LiveApp, alarms: list[Alarm]) -> bool:
+    """Tell the first of them below the log that is in front, if there is one: in the corner it would cover lines."""
+    from screens.widgets.log_view import LogView
+
+    first, *others = alarms
+    said = f"{GLYPH} {first.job}: {first.kind}: {first.words}"
+    more = f" (and {len(others)} more: A lists them)" if others else ""
+    return any(view.tell_alarm(said + more, SHOWN) for view in app.screen.query(LogView))
 
 
 def notify_terminal(app: LiveApp, title: str, words: str) -> None:

@@ -11,6 +11,7 @@ from screens.widgets.filter_line import FilterInput, FilterLine
 from screens.widgets.table import ResourceTable
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
     from textual.widgets import Input
 
 
@@ -41,7 +42,19 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
     @on(ResourceTable.Changed)
     def _tell_filter(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query(FilterLine):
-            filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+            if event.table is self._filtered:
+                filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+
+    def show_filter_of(self, part: Widget) -> None:
+        """Another part of the screen is in front: show the filter that a table in it has, and no other."""
+        self.query(FilterLine).remove()
+        for table in part.query(ResourceTable):
+            if table.filter_text:
+                self._filtered = table
+                filter_line = FilterLine(table.filter_text)
+                filter_line.tell(len(table.shown), len(table.listing.rows))
+                self.mount(filter_line)
+                break
 
     def action_leave_filter(self, drop: bool) -> None:
         """Back to the rows, with or without the filter."""

@@ -164,6 +164,7 @@ class JobScreen(LiveScreen):
         self.switcher.current = self.strip.here = name
         self.here.come()
         self.here.keys_to.focus()
+        self.show_filter_of(self.here)
         self.refresh_bindings()
 
     def action_turn(self, step: int) -> None:

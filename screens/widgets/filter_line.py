@@ -36,13 +36,16 @@ class FilterLine(Horizontal):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
+        self._found = ""
 
     def compose(self) -> ComposeResult:
         """The three parts."""
         yield Static("/", classes="slash")
         yield FilterInput(self._text, placeholder="words to keep, !word to drop", compact=True)
-        yield Static("", classes="found", markup=False)
+        yield Static(self._found, classes="found", markup=False)
 
     def tell(self, shown: int, of: int) -> None:
         """Say how many rows the filter leaves."""
-        self.query_one(".found", Static).update(f"{shown:,} of {of:,}")
+        self._found = f"{shown:,} of {of:,}"
+        for found in self.query(".found").results(Static):  # none before it is mounted
+            found.update(self._found)

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.getters import query_one
 from textual.message import Message
 from textual.reactive import reactive
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.models.text import Keep
@@ -86,6 +87,8 @@ class LogView(Vertical):
     _answer = ""
     """What came of the last key, for a few seconds."""
     _answer_ends: Timer | None = None
+    _alarm = False
+    """Whether it is an alarm."""
 
     @dataclass
     class Saved(Message):
@@ -140,8 +143,11 @@ class LogView(Vertical):
         if lines.wrap:
             words.append("wrapped")
         words += [said for said in (lines.text.note, self.status) if said]
-        words[1:1] = [self._answer] if self._answer else []
-        self.query_one(".log-foot", Static).update("  ".join(words))
+        if self._answer:
+            words.insert(0 if self._alarm else 1, self._answer)
+        foot = self.query_one(".log-foot", Static)
+        foot.set_class(self._alarm, "-alarm")
+        foot.update("  ".join(words))
 
     def _why_none(self) -> str:
         """Why a filter leaves nothing to see, and how to see something again; empty: there are lines, or no filter."""
@@ -153,16 +159,24 @@ class LogView(Vertical):
         way = "esc ends the search, esc once more the filter." if lines.wanted else "esc ends the filter."
         return f"The filter ({lines.keep.words}) leaves none of {wording.count(total, 'line')}: {way}"
 
-    def _tell_answer(self, said: str) -> None:
+    def tell_alarm(self, said: str, seconds: float) -> bool:
+        """Tells it in the line below, where it covers no line of the log; whether that line can be seen."""
+        there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
+        seen = there and not self.has_class("-searching")
+        if seen:
+            self._tell_answer(said, seconds, alarm=True)
+        return seen
+
+    def _tell_answer(self, said: str, seconds: float = ANSWER, *, alarm: bool = False) -> None:
         """Answers a key in the line below: a corner note would cover the lines it speaks of."""
-        self._answer = said
+        self._answer, self._alarm = said, alarm
         self._tell()
         if self._answer_ends is not None:
             self._answer_ends.stop()
-        self._answer_ends = self.set_timer(ANSWER, self._end_answer)
+        self._answer_ends = self.set_timer(seconds, self._end_answer)
 
     def _end_answer(self) -> None:
-        self._answer = ""
+        self._answer, self._alarm = "", False
         self._tell()
 
     # the box

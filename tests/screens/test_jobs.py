@@ -471,6 +471,23 @@ async def test_tabs_by_key_and_bracket() -> None:
         assert screen.switcher.current == "log"
 
 
+async def test_the_filter_of_a_tab_is_kept_and_shown_on_that_tab_only() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await to_job(app, pilot, "llama")
+        await pilot.press("slash", *"0-3", "enter")
+        await until(pilot, lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
+        await pilot.press("e")
+        await until(pilot, lambda: "Back-off [restarting]" in screen_text(app))
+        await until(pilot, lambda: "0-3" not in screen_text(app))
+        await pilot.press("slash", *"BackOff", "enter")
+        await until(pilot, lambda: "/ BackOff" in screen_text(app) and "1 of 2" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "/ 0-3" in screen_text(app) and "1 of 6" in screen_text(app))
+        assert "/ BackOff" not in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "/ 0-3" not in screen_text(app) and "x7k5" in screen_text(app))
+
+
 async def test_a_job_that_goes_stays_as_it_was_and_one_that_comes_appears() -> None:
     fleet = queue_scene()
     session = FakeSession(fleet)

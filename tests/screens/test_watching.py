@@ -17,8 +17,9 @@ from screens.alarming import notification
 from screens.cli.wait import conditions
 from screens.job import JobScreen
 from screens.modals.confirm import Confirm
+from screens.widgets.log_view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
@@ -147,6 +148,25 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
         await pilot.press("3")
         await until(pilot, lambda: "running ▲" in screen_text(app))
+
+
+async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
+    async with console(size=(80, 24)) as (app, pilot, session):
+        screen = await open_tab(app, pilot, "l")
+        foot = screen.query_one(LogView).query_one(".log-foot")
+        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
+        session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration")
+        app.tick()
+        said = "▲ llama-70b: nan: no loss printed at 118 (and 1 more: A lists them)"
+        await until(pilot, lambda: said in text_of(foot))
+        assert not app._notifications
+        assert foot.has_class("-alarm")
+        await pilot.press("r")
+        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 119")
+        app.tick()
+        await until(pilot, lambda: "no loss printed at 119" in toasts(app))
+        screen.query_one(LogView)._end_answer()
+        await until(pilot, lambda: not foot.has_class("-alarm") and "▲" not in text_of(foot))
 
 
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
