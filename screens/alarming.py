@@ -12,6 +12,7 @@ from console.models.alarm import GLYPH
 if TYPE_CHECKING:
     from console.models.alarm import Alarm
     from screens.base import LiveApp
+    from screens.widgets.log_view import LogView
 
 OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
@@ -42,23 +43,34 @@ def ring(app: LiveApp) -> None:
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
         alarms.patrol(app.only_namespace)
     new = alarms.news()
-    if new and not _told_below(app, new):
-        for alarm in new:
-            title = f"{GLYPH} {alarm.job}: {alarm.kind}"
-            app.notify(alarm.words, title=title, severity="warning", timeout=SHOWN, markup=False)
+    _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
             notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.words)
 
 
-def _told_below(app: LiveApp, alarms: list[Alarm]) -> bool:
-    """Tell the first of them below the log that is in front, if there is one: in the corner it would cover lines."""
+def _show(app: LiveApp, alarms: list[Alarm]) -> None:
+    """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
+    them in full.
+    """
+    told = [(f"{GLYPH} {each.job}: {each.kind}", each.words) for each in alarms]
+    in_corner = [each for each in app._notifications if each.title.startswith(GLYPH)]
+    below = _log_in_front(app) if told or in_corner else None
+    if below is None:
+        for title, words in told:
+            app.notify(words, title=title, severity="warning", timeout=SHOWN, markup=False)
+    else:
+        for each in in_corner:
+            app._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
+        told = [*((each.title, each.message) for each in in_corner), *told]
+        more = f" (and {len(told) - 1} more: A lists them)" if len(told) > 1 else ""
+        below.tell_alarm(": ".join(told[0]) + more, SHOWN)
+
+
+def _log_in_front(app: LiveApp) -> LogView | None:
     from screens.widgets.log_view import LogView
 
-    first, *others = alarms
-    said = f"{GLYPH} {first.job}: {first.kind}: {first.words}"
-    more = f" (and {len(others)} more: A lists them)" if others else ""
-    return any(view.tell_alarm(said + more, SHOWN) for view in app.screen.query(LogView))
+    return next((view for view in app.screen.query(LogView) if view.tells), None)
 
 
 def notify_terminal(app: LiveApp, title: str, words: str) -> None:

@@ -159,13 +159,15 @@ class LogView(Vertical):
         way = "esc ends the search, esc once more the filter." if lines.wanted else "esc ends the filter."
         return f"The filter ({lines.keep.words}) leaves none of {wording.count(total, 'line')}: {way}"
 
-    def tell_alarm(self, said: str, seconds: float) -> bool:
-        """Tells it in the line below, where it covers no line of the log; whether that line can be seen."""
+    @property
+    def tells(self) -> bool:
+        """Whether the line below can be seen."""
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
-        seen = there and not self.has_class("-searching")
-        if seen:
-            self._tell_answer(said, seconds, alarm=True)
-        return seen
+        return self.is_mounted and there and not self.has_class("-searching")
+
+    def tell_alarm(self, said: str, seconds: float) -> None:
+        """Tells it in the line below, where it covers no line of the log."""
+        self._tell_answer(said, seconds, alarm=True)
 
     def _tell_answer(self, said: str, seconds: float = ANSWER, *, alarm: bool = False) -> None:
         """Answers a key in the line below: a corner note would cover the lines it speaks of."""

@@ -165,6 +165,10 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
         session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 119")
         app.tick()
         await until(pilot, lambda: "no loss printed at 119" in toasts(app))
+        await pilot.press("l")
+        app.tick()
+        await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 119" in text_of(foot))
+        assert not app._notifications
         screen.query_one(LogView)._end_answer()
         await until(pilot, lambda: not foot.has_class("-alarm") and "▲" not in text_of(foot))
 
