@@ -63,7 +63,7 @@ def _show(app: LiveApp, alarms: list[Alarm]) -> None:
         for each in in_corner:
             app._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         told = [*((each.title, each.message) for each in in_corner), *told]
-        more = f" (and {len(told) - 1} more: A lists them)" if len(told) > 1 else ""
+        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
         below.tell_alarm(": ".join(told[0]) + more, SHOWN)
 
 

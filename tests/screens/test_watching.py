@@ -157,7 +157,7 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
         session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration")
         app.tick()
-        said = "▲ llama-70b: nan: no loss printed at 118 (and 1 more: A lists them)"
+        said = "▲ llama-70b: nan: no loss printed at 118 (and 1 more)"
         await until(pilot, lambda: said in text_of(foot))
         assert not app._notifications
         assert foot.has_class("-alarm")
