@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ _NO = ("0", "no", "off", "false")
 LONGEST = 200
 SHOWN = 10
 """Seconds that an alarm is shown."""
+FOUND_WITHIN = 60.0
+"""Seconds after a reconnect in which what was told before is found again."""
 
 
 def watch(app: LiveApp, key: tuple[str, str]) -> None:
@@ -35,14 +39,40 @@ def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
     return app.session.alarms.of(*key) if app.connected and app.session.heeds_alarms else ()
 
 
-def ring(app: LiveApp) -> None:
+class Bell:
+    """Which alarms were told: after a reconnect the same ones are found once more."""
+
+    def __init__(self) -> None:
+        self._connection: object | None = None
+        self._cluster = ""
+        self._since = 0.0
+        self._told: Counter[tuple[str, str, str]] = Counter()
+        self._before: Counter[tuple[str, str, str]] = Counter()
+
+    def not_yet_told(self, app: LiveApp, alarms: list[Alarm]) -> list[Alarm]:
+        """Those of these that were not told before the last reconnect to this cluster."""
+        if app.connection is not self._connection:
+            self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
+            self._before = self._told if cluster == self._cluster else Counter()
+            self._told, self._since = Counter(), time.monotonic()
+        again = time.monotonic() - self._since < FOUND_WITHIN
+        new = []
+        for alarm in alarms:
+            name = alarm.namespace, alarm.job, alarm.kind
+            self._told[name] += 1
+            if not again or self._told[name] > self._before[name]:
+                new.append(alarm)
+        return new
+
+
+def ring(app: LiveApp, bell: Bell) -> None:
     """Watch what runs, and tell the alarms that are new."""
     if not app.connected or not (app.fleet.jobsets or app.session.heeds_alarms):
         return
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
         alarms.patrol(app.only_namespace)
-    new = alarms.news()
+    new = bell.not_yet_told(app, alarms.news())
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from screens.alarming import ring
+from screens.alarming import Bell, ring
 from screens.base import LiveApp, LiveScreen
 from screens.pages import PAGE_KEYS, PAGES, page
 from screens.palette import ActiveBindings
@@ -72,6 +72,7 @@ class ConsoleApp(LiveApp):
     ) -> None:
         super().__init__(settings, connect or self._open_session)
         self._practice = practice
+        self._bell = Bell()
         self.animation_level = "none"  # a scroll that glides settles after 0.9 s
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -86,7 +87,7 @@ class ConsoleApp(LiveApp):
     def tick(self) -> None:
         """Once a second: alarms that are new, and what ages by itself."""
         if self.is_running:
-            ring(self)
+            ring(self, self._bell)
         super().tick()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.models.alarm import AlarmKind
 from console.models.condition import Condition
 from console.models.gpu_board import GpuBoard, RankGpus
 from console.settings import Settings
@@ -16,7 +17,7 @@ from screens.app import ConsoleApp
 from screens.job import JobScreen
 from screens.widgets.log_view import LogView
 from tests.fakes import FakeSession
-from tests.screens.press import screen_text, until
+from tests.screens.press import screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 
 if TYPE_CHECKING:
@@ -114,6 +115,23 @@ async def test_gpus_are_read_on() -> None:
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "a-node-of-now" in screen_text(screen.app))
         assert (first.gpus.readers, second.gpus.readers) == (0, 1)
+
+
+async def test_an_alarm_that_was_told_is_not_told_again() -> None:
+    async with page("ranks") as (screen, pilot, first, second):
+        app = screen.app
+        for session in (first, second):
+            session.alarms.sound(*KEY, AlarmKind.NAN, "loss nan at 7")
+            session.alarms.sound(*KEY, AlarmKind.NAN, "and again at 9")
+        await until(pilot, lambda: "and again at 9" in toasts(app))
+        app._notifications.clear()
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app.fleet is second.fleet)
+        app.tick()
+        assert toasts(app) == ""
+        second.alarms.sound(*KEY, AlarmKind.NAN, "a third at 11")
+        await until(pilot, lambda: "a third at 11" in toasts(app))
+        assert "again" not in toasts(app)
 
 
 async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
