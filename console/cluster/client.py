@@ -83,8 +83,15 @@ class Client:
             await asyncio.sleep(_HANDSHAKE if self._opening else 0)
             await asyncio.sleep(0)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConsoleError(
+                "The connection to this cluster was closed.", "Open the page, or run the command, again."
+            )
+
     def _opened(self) -> aiohttp.ClientSession:
         """The session, which obeys no environment; answers are compressed where they come from elsewhere."""
+        self._check_open()
         if self._session is None:
             here = self.login.loopback
             self._session = aiohttp.ClientSession(
@@ -174,10 +181,7 @@ class Client:
     async def follow(self, path: str, *, doing: str, params: Params, silence: float) -> AsyncIterator[Answer]:
         """An answer that goes on, beside many others; raises as `stream` does."""
         library = await asyncio.to_thread(_import_multiplex)
-        if self._closed:
-            raise ConsoleError(
-                "The connection to this cluster was closed.", "Open the page, or run the command, again."
-            )
+        self._check_open()
         self._multiplex = multiplex = self._multiplex or library.Multiplex(self.login)
         url = str(self.url(path).extend_query(params))
 

@@ -46,6 +46,17 @@ async def test_bytes_come_as_they_are() -> None:
         assert asked.headers["Accept-Encoding"] == "identity"
 
 
+async def test_nothing_is_asked_of_a_client_that_is_closed() -> None:
+    async with ApiServer() as server, server.client() as client:
+        await client.request("GET", "/version", doing="ask")
+        await client.close()
+        assert (await failing(client)).message == "The connection to this cluster was closed."
+        with pytest.raises(ConsoleError, match="was closed"):
+            async with client.websocket("/exec", doing="open a shell", params=(), protocols=("v5.channel.k8s.io",)):
+                pass
+        assert len(server.requests) == 1
+
+
 async def test_403_says_what_to_ask_for() -> None:
     async with ApiServer() as server, server.client() as client:
         server.refuse["/api/v1/pods"] = forbidden("pods")
