@@ -9,10 +9,10 @@ from rich.table import Column, Table
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static, TextArea
 
 from screens.base import LiveApp
+from screens.modals.question import Question
 from screens.widgets.table import ResourceTable
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.dom import DOMNode
+    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def _place(node: DOMNode) -> str:
     return "Rows" if isinstance(node, ResourceTable) else "This screen"
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Question[None]):
     """A page of keys over the screen it explains."""
 
     DEFAULT_CSS = """

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from console.models.build import MACHINES, BuildPlan
+from screens.modals.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ _MEANINGS = {
 }
 
 
-class AskBuild(ModalScreen["BuildPlan | None"]):
+class AskBuild(Question["BuildPlan | None"]):
     """A line for each substitution; the answer is a plan without faults, None if the person turned away."""
 
     DEFAULT_CSS = """

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from console.errors import BadInput
 from console.models.tunnel import USUAL_PORTS, Ports
+from screens.modals.question import Question
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -20,7 +20,7 @@ Answer = tuple[tuple[str, ...], bool]
 USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())
 
 
-class AskPorts(ModalScreen["Answer | None"]):
+class AskPorts(Question["Answer | None"]):
     """Asks; the answer is the ports as written and whether to keep them open, None if the person turned away."""
 
     DEFAULT_CSS = """

@@ -9,10 +9,10 @@ from rich.text import Text
 from textual import getters, on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from console.models.attach import Editor
+from screens.modals.question import Question
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -50,7 +50,7 @@ def how(editor: Editor) -> str:
     return "not on this machine: copies its link" if editor.link else "plain ssh: copies the name"
 
 
-class Attached(ModalScreen[Editor | None]):
+class Attached(Question[Editor | None]):
     """Enter takes the editor under the cursor; None if the person turned away."""
 
     DEFAULT_CSS = """

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from screens.modals.question import Question
 from screens.widgets.change_text import ChangeText, change_words
 from screens.widgets.sentence_line import SentenceLine
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.models.release import ReleaseChange
 
 
-class ChangeLook(ModalScreen[bool]):
+class ChangeLook(Question[bool]):
     """Shows it; y or ctrl+s does it where the cluster would let it happen, Esc leaves everything as it is."""
 
     DEFAULT_CSS: ClassVar[str] = """

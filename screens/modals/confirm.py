@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
+
+from screens.modals.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Question[bool]):
     """Asks; the answer is whether to do it. Enter at once keeps everything as it is."""
 
     DEFAULT_CSS = """

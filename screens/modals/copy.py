@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
+from screens.modals.question import Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Run, bar, count, duration, percent, size
 
@@ -28,7 +28,7 @@ _EVERY = 0.1
 """Seconds between two drawings of the progress."""
 
 
-class CopyDialog(ModalScreen[None]):
+class CopyDialog(Question[None]):
     """Asks for both paths, copies, says how it went; what is stopped is gone on with by the same copy."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
+from screens.modals.question import Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml_edit import YamlEditor
 from screens.wording import Run, sentence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from console.models.draft import Remark
 
 
-class EditValues(ModalScreen[str | None]):
+class EditValues(Question[str | None]):
     """Gives the text once all of it can be taken; None: everything stays as it is."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
 from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, rank_words, worst
+from screens.modals.question import Question
 from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Run, count
@@ -34,7 +34,7 @@ def group_lines(group: OutputGroup) -> list[str]:
     return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
 
 
-class Everywhere(ModalScreen[None]):
+class Everywhere(Question[None]):
     """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from screens.modals.question import Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml_text import YamlText
 
@@ -26,7 +26,7 @@ def joined(manifests: Sequence[Manifest]) -> str:
     return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
 
 
-class LaunchLook(ModalScreen[bool]):
+class LaunchLook(Question[bool]):
     """Shows it; Enter or the launch key once more launches, Esc goes back to the form."""
 
     DEFAULT_CSS: ClassVar[str] = """

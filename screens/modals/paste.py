@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
+from screens.modals.question import Question
 from screens.widgets.sentence_line import SentenceLine
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from screens.wording import Run
 
 
-class Paste(ModalScreen[str | None]):
+class Paste(Question[str | None]):
     """Asks for the text; None if the person turned away."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -57,7 +57,7 @@ class Paste(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class PasteReport(ModalScreen[None]):
+class PasteReport(Question[None]):
     """What was taken and what was not, each with its reason."""
 
     DEFAULT_CSS: ClassVar[str] = """

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from screens.modals.question import Question
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -47,7 +47,7 @@ class ChoiceTable(ResourceTable[Choice]):
         return f"{row.value} {row.note}"
 
 
-class Pick(ModalScreen[str | None]):
+class Pick(Question[str | None]):
     """Type to narrow, Enter takes the row under the cursor; None if the person turned away."""
 
     DEFAULT_CSS = """

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
+
+from screens.modals.question import Question
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class Prompt(ModalScreen[str | None]):
+class Prompt(Question[str | None]):
     """Asks for a line; None if the person turned away."""
 
     DEFAULT_CSS = """

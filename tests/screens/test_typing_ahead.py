@@ -14,7 +14,7 @@ from console.errors import Unreachable
 from console.models.log import LogLine
 from screens.jobs import JobsScreen
 from screens.log import LogScreen
-from screens.modals.pick import Pick
+from screens.modals.pick import Choice, Pick
 from screens.pods import PodsScreen
 from screens.release import ReleaseScreen
 from tests.fakes import FakeSession
@@ -164,3 +164,16 @@ async def test_what_fills_a_page_ends_before_its_widgets_do_but_not_what_closes_
         app.screen.run_worker(close())
         await until(pilot, went_on.is_set)
         assert filling.is_cancelled, "a line that comes now would find no widget"
+
+
+async def test_a_question_takes_its_first_answer_and_the_page_behind_it_stays() -> None:
+    async with console() as (app, pilot, _):
+        app.open_page("log", "default", "nccl-0412-workload-0-0-x7k0")
+        await until(pilot, lambda: isinstance(app.screen, LogScreen))
+        page, answers = app.screen, list[str | None]()
+        app.push_screen(question := Pick("Which?", [Choice("a"), Choice("b")]), answers.append)
+        await until(pilot, lambda: app.screen is question and question.is_mounted)
+        question.dismiss("a")
+        question.dismiss("b")
+        await until(pilot, lambda: app.screen is page and answers)
+        assert answers == ["a"]
