@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -210,6 +211,8 @@ def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, mo
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr("console.ssh.places.writable", lambda folder: False)
+    account = SimpleNamespace(pw_dir=str(tmp_path))
+    monkeypatch.setattr("console.ssh.places.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
     assert Places.find().own == tmp_path / "data" / "a4" / "ssh"
 
 
