@@ -30,6 +30,7 @@ class FakeAlarms:
         self.coverage = Coverage()
         self.namespace: str | None = None
         self.latest: list[Alarm] = []
+        self.refused = ""
         self._news: list[Alarm] = []
 
     def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
@@ -46,6 +47,9 @@ class FakeAlarms:
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)
+
+    async def hear(self, namespace: str, name: str, seconds: float) -> tuple[tuple[Alarm, ...], str]:
+        return self.of(namespace, name), self.refused
 
     def news(self) -> list[Alarm]:
         news, self._news = self._news, []

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0
 """Seconds between two looks."""
+HEARS_EVERY = 0.2
+"""Seconds between two looks at a job that is heard for a moment only."""
 TAIL = 2000
 """Lines of each rank that are read first."""
 MOST = 16
@@ -195,6 +197,24 @@ class Alarms:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def hear(self, namespace: str, name: str, seconds: float) -> tuple[tuple[Alarm, ...], str]:
+        """What is wrong with a running job, and why its log cannot be heard if it cannot.
+
+        It ends with the first alarm, and after so many seconds at most; two logs are followed, as on patrol.
+        """
+        from console.alarms.listening import Listening
+
+        key, until = (namespace, name), time.monotonic() + seconds
+        heard = Listening(self._cluster, key, self.thresholds, self._gpus, self._open_log)
+        try:
+            while True:
+                goes_on = heard.look(2, self._pass_line())
+                if heard.watch.now or not goes_on or time.monotonic() > until:
+                    return heard.watch.now, heard.refused
+                await asyncio.sleep(HEARS_EVERY)
+        finally:
+            await heard.close()
 
     async def _watch(self, job: WatchedJob) -> None:
         try:

@@ -37,8 +37,8 @@ def add_why(parser: ArgumentParser) -> None:
     """Of `a4 why`."""
     parser.epilog = (
         "JSON: namespace, name, state, why (one sentence), card (what ended badly first; null if nothing did: first: "
-        "rank, pod, node, exit_code, reason, time, …; others, lines: the last of its log, xids). "
-        "See a4 --help for exit codes."
+        "rank, pod, node, exit_code, reason, time, …; others, lines: the last of its log, xids), alarms (of a job that "
+        "runs: kind, words, time, …; it is listened to for 3 s, longer by a4 alarms). See a4 --help for exit codes."
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--json", action="store_true", help="as JSON")

@@ -43,6 +43,12 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
     assert any("more needed" in item["why"] for item in waiting)
 
 
+def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
+    told = a4.json("why", "dpo-a3b")
+    assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("running", None, ["nan"])
+    assert told["why"].startswith("runs, but nan alarm: no loss printed at ")
+
+
 def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> None:
     code, _, told = a4.run("launch", "nccl-all-reduce", "--name", "cli-nccl", "--set", "gpus=8", "--set",
                            "queue=research", "--wait")  # fmt: skip

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import BadInput, NotFound
+from console.models.alarm import AlarmKind
 from console.models.log import Coverage, LogLine, RankLine
+from console.models.why_job import why_jobset
 from screens.cli import log_tail, logs, why
 from screens.cli.command_line import parse
 from screens.cli.log_tail import last_first
@@ -322,6 +324,24 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
     assert json.loads("\n".join(out))["card"] is None
     with pytest.raises(NotFound):
         await say(capsys, "why", "never")
+
+
+async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    jobset = session.fleet.jobsets["default", "llama"]
+    session.show(workloads={})
+    assert (jobset.state, why_jobset(jobset, session.fleet).sentence) == ("running", "")
+    out, _ = await say(capsys, "why", "llama")
+    assert out == ["llama runs, and no alarm rang in 3 s (a4 alarms listens longer)."]
+    assert json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))["alarms"] == []
+    session.alarms.refused = "Could not read its log: no."
+    out, _ = await say(capsys, "why", "llama")
+    assert out == ["llama runs; nothing more is known of it: Could not read its log: no."]
+    session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
+    out, _ = await say(capsys, "why", "llama")
+    assert out == ["llama runs, but nan alarm: no loss printed at 118."]
+    told = json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))
+    assert told["why"] == "runs, but nan alarm: no loss printed at 118"
+    assert [each["kind"] for each in told["alarms"]] == ["nan"]
 
 
 def test_times_and_patterns_that_are_none() -> None:
