@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from console.errors import NotFound, Unreachable
+from console.errors import ConsoleError, NotFound, Unreachable
 from console.follow import Follow
 from console.measures import Measures
 from console.models.access import ContextName, StopReport
@@ -77,6 +77,8 @@ class FakeStream:
         key, at, woken = (wanted.namespace, wanted.pod), 0, asyncio.Event()
         session._woken.add(woken)
         logs = session.previous_logs if wanted.previous else session.logs
+        if key in session.unread:
+            raise session.unread[key]
         if wanted.previous and key not in logs:
             raise NotFound(f"Could not read the log of pod {wanted.pod}: its container has no previous run.")
         if wanted.tail is not None and not self.memory.last:
@@ -121,6 +123,8 @@ class FakeSession:
         self.logs: dict[tuple[str, str], list[LogLine]] = {}
         self.previous_logs: dict[tuple[str, str], list[LogLine]] = {}
         """Of the container's run before its last restart, as `logs`."""
+        self.unread: dict[tuple[str, str], ConsoleError] = {}
+        """What asking for the log of a pod ends with."""
         self.drawn: dict[tuple[str, str], bytes] = {}
         self.cuts: dict[tuple[str, str], tuple[float, float]] = {}
         self.running: set[tuple[str, str]] = set()

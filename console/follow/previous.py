@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotFound
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.models.log import Coverage, RankLine
 from console.models.ranks import places, ranks
 from console.parsers.secrets import Blotter
@@ -15,7 +16,7 @@ from console.parsers.stamps import text_of
 from console.spool.shelf import kept_job
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from console.cluster.given import Stamped
@@ -31,18 +32,49 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True)
+class Run:
+    """What one rank printed in one run."""
+
+    rank: int
+    attempt: int
+    pod: str
+    container: str
+    stamped: Sequence[Stamped]
+
+    def __iter__(self) -> Iterator[RankLine]:
+        """Each line as it is asked for."""
+        for moment, raw in self.stamped:
+            text = text_of(raw).decode("utf-8", "replace")
+            yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """That there is no earlier run of a rank."""
+
+    why: str
+    error: ConsoleError | None = None
+    """What kept it from being read, where there may be one."""
+
+
+@dataclass(frozen=True)
 class PreviousRuns:
     """What they printed."""
 
     ranks: int
     """How many the job has."""
-    lines: tuple[RankLine, ...]
-    """In the order of time."""
+    found: tuple[Run, ...]
+    """Of each rank of which there is something."""
     without: tuple[tuple[int, str], ...]
     """Ranks of which there is nothing, and why."""
     asked: int
     gone: bool = False
     """Whether the job is not in the cluster, so that all there is is what was kept."""
+
+    @property
+    def lines(self) -> Iterator[RankLine]:
+        """What they printed, in the order of time."""
+        return heapq.merge(*self.found, key=_moment_and_rank)
 
     @property
     def coverage(self) -> Coverage:
@@ -59,6 +91,8 @@ class _Rank:
     earlier: Pod | None
     """The newest of its pods that was replaced and is in the cluster still."""
     kept: Sequence[Part]
+    again: bool = False
+    """Whether the JobSet, or it alone, was started again."""
 
 
 class Previous:
@@ -74,6 +108,8 @@ class Previous:
     async def read(self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[Part]) -> PreviousRuns:
         """Of those ranks (all unless given), the last `tail` lines each; NotFound if nothing is known of such a job.
 
+        Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
+
         `followed`: its lines, if it is followed; they may not be on the disk yet.
         """
         fleet, (namespace, name) = self._cluster.fleet, self._key
@@ -86,41 +122,56 @@ class Previous:
         every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
         asked = [each for each in every if wanted is None or each.number in wanted]
         found = await asyncio.gather(*(self._one(each, tail) for each in asked))
-        lines = sorted((line for each in found if not isinstance(each, str) for line in each), key=_moment_and_rank)
-        without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, str)]
-        return PreviousRuns(len(every), tuple(lines), tuple(without), len(asked), jobset is None)
+        runs = tuple(each for each in found if isinstance(each, Run))
+        without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
+        if not runs:
+            _raise_first(each for _, each in without)
+        reasons = tuple((number, each.why) for number, each in without)
+        return PreviousRuns(len(every), runs, reasons, len(asked), jobset is None)
 
-    async def _one(self, rank: _Rank, tail: int | None) -> list[RankLine] | str:
-        """The lines of a rank, or why there are none."""
+    async def _one(self, rank: _Rank, tail: int | None) -> Run | _Nothing:
+        """What a rank printed, or why there is nothing."""
         main = rank.pod.main if rank.pod else None
-        again = rank.pod is not None and rank.pod.attempt > 0
-        why = f"{'its earlier pod is gone' if again else 'not started again'}, and of no earlier run a log was kept"
+        nothing = _Nothing(f"{_known_of(rank)}, and no log of an earlier run was kept")
         if rank.pod is not None and main is not None and main.restarts:
             try:
                 return await self._of_pod(rank.number, rank.pod, tail, previous=True)
             except ConsoleError as error:
-                why = f"started again, but its log of before cannot be read: {error.message}"
+                nothing = _Nothing(f"started again, but its log of before cannot be read: {error.message}", error)
         if rank.earlier is not None:
             try:
                 return await self._of_pod(rank.number, rank.earlier, tail, previous=False)
             except ConsoleError as error:
-                why = f"had another pod, whose log cannot be read: {error.message}"
+                nothing = _Nothing(f"had another pod, whose log cannot be read: {error.message}", error)
         part = _last_of(rank)
         if part is None:
-            return why.rstrip(".")
-        return await asyncio.to_thread(lambda: _of_part(part, len(part) if tail is None else tail))
+            return nothing
+        return await asyncio.to_thread(_of_part, part, tail)
 
-    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> list[RankLine]:
+    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> Run:
         from console.cluster.given import Memory
         from console.cluster.logs import Wanted
 
         container = pod.main.name if pod.main else ""
         wanted = Wanted(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
-        found = list[RankLine]()
+        found: list[Stamped] = []
         async with self._room, aclosing(self._streams(wanted, Memory(), Blotter().lines, -1).batches()) as batches:
             async for batch in batches:
-                found += _lines(rank, pod.attempt, pod.name, container, batch)
-        return found
+                found += batch
+        return Run(rank, pod.attempt, pod.name, container, found)
+
+
+def _raise_first(without: Iterable[_Nothing]) -> None:
+    """Raise what says that nobody can know: the cluster does not let it, or cannot be reached."""
+    for each in without:
+        if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):
+            raise each.error
+
+
+def _known_of(rank: _Rank) -> str:
+    if rank.again:
+        return "its earlier pod is gone"
+    return "not started again" if rank.pod is not None else "it has no pod"
 
 
 def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[Part]) -> list[_Rank]:
@@ -134,7 +185,10 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[Part]) -> list[_Rank]
         ]  # fmt: skip
         uid = rank.pod.uid if rank.pod else ""
         mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
-        found.append(_Rank(rank.number, rank.pod, earlier[-1] if earlier else None, mine))
+        if rank.pod is None and jobset.finished:
+            mine = [part for part in mine if part.attempt < jobset.restarts] or _before_the_last(mine)
+        again = jobset.restarts > 0 or (rank.pod is not None and rank.pod.attempt > 0)
+        found.append(_Rank(rank.number, rank.pod, earlier[-1] if earlier else None, mine, again))
     return found
 
 
@@ -142,10 +196,14 @@ def _of_disk(number: int, kept: Sequence[Part]) -> list[_Rank]:
     """Of a job that is gone: the last pod of each rank is the last run."""
     found = []
     for rank in range(max([number, *(part.rank + 1 for part in kept)])):
-        mine = [part for part in kept if part.rank == rank and len(part)]
-        last = max(mine, key=_age, default=None)
-        found.append(_Rank(rank, None, None, [part for part in mine if last and part.uid != last.uid]))
+        found.append(_Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank])))
     return found
+
+
+def _before_the_last(parts: Sequence[Part]) -> list[Part]:
+    """Without those of the last pod."""
+    last = max((part for part in parts if len(part)), key=_age, default=None)
+    return [part for part in parts if last is not None and part.uid != last.uid]
 
 
 def _last_of(rank: _Rank) -> Part | None:
@@ -157,15 +215,9 @@ def _age(part: Part) -> tuple[int, float]:
     return part.attempt, part.times[-1]
 
 
-def _of_part(part: Part, number: int) -> list[RankLine]:
-    return _lines(part.rank, part.attempt, part.pod, part.container, part.tail(number))
-
-
-def _lines(rank: int, attempt: int, pod: str, container: str, stamped: Sequence[Stamped]) -> list[RankLine]:
-    return [
-        RankLine(rank, moment, text_of(raw).decode("utf-8", "replace"), attempt, pod, container)
-        for moment, raw in stamped
-    ]
+def _of_part(part: Part, tail: int | None) -> Run:
+    stamped = part.tail(len(part) if tail is None else tail)
+    return Run(part.rank, part.attempt, part.pod, part.container, stamped)
 
 
 def _moment_and_rank(line: RankLine) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from console.models.log import Coverage, RankLine
     from console.session import Session
     from screens.cli.options import Options
+
+
+AT_ONCE = 10_000
+"""Lines that are printed at a time."""
 
 
 class OfRanks(Protocol):
@@ -55,7 +60,9 @@ async def print_previous(
     if runs.gone:
         warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
     printer = printer_of(runs, options)
-    printer.take([line for line in runs.lines if picks(line)])
+    every = runs.lines
+    while lines := list(islice(every, AT_ONCE)):
+        printer.take([line for line in lines if picks(line)])
     printer.end()
     _tell(runs, options)
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console.errors import BadInput, NotFound
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.models.alarm import AlarmKind
 from console.models.log import Coverage, LogLine, RankLine
 from console.models.why_job import why_jobset
@@ -272,7 +272,7 @@ async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_fro
         "[4] RuntimeError: x", "[2] before 0", "[2] before 1",
     ]  # fmt: skip
     assert "previous run: 5 of 6 read, 0 lines lost" in err
-    assert "rank 5: its earlier pod is gone, and of no earlier run a log was kept" in err
+    assert "rank 5: its earlier pod is gone, and no log of an earlier run was kept" in err
     out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--tail", "1", "--grep", "before|mine")
     assert [line[:3] for line in out] == ["[0]", "[1]", "[3]", "[2]"]
     out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--consensus", "--json")
@@ -299,6 +299,40 @@ async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest
         await say(capsys, "logs", "llama", "6", "-p")
     with pytest.raises(NotFound, match="There is no job never"):
         await say(capsys, "logs", "never", "-p")
+
+
+async def test_a_job_that_was_started_again_is_not_said_not_to_be(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobset = session.fleet.jobsets["default", "llama"]
+    with pytest.raises(NotFound, match=r"run: not started again, and no log of an earlier run was kept\."):
+        await say(capsys, "logs", "llama", "-p")
+    session.show(jobsets={("default", "llama"): replace(jobset, restarts=2)})
+    gone = r"run: its earlier pod is gone, and no log of an earlier run was kept\."
+    with pytest.raises(NotFound, match=gone):
+        await say(capsys, "logs", "llama", "-p")
+    await say(capsys, "logs", "llama", "--all")
+    over = replace(jobset, terminal_state="Failed")
+    session.show(jobsets={("default", "llama"): replace(over, restarts=2)}, pods={})
+    assert len((await say(capsys, "logs", "llama", "-p"))[0]) == 2  # what was kept is of the first attempt
+    session.show(jobsets={("default", "llama"): over})  # and here of the only one
+    with pytest.raises(NotFound, match="run: it has no pod, and no log of an earlier run was kept"):
+        await say(capsys, "logs", "llama", "-p")
+
+
+@pytest.mark.parametrize(("error", "code"), [(NotAllowed("no"), 3), (NotLoggedIn("who"), 3), (Unreachable("gone"), 4)])
+async def test_what_the_cluster_refuses_is_no_missing_run(
+    error: ConsoleError, code: int, session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started_again(session)
+    session.previous_logs.clear()
+    with pytest.raises(NotFound, match="started again, but its log of before cannot be read"):
+        await say(capsys, "logs", "llama", "2", "-p")
+    session.unread["default", f"{PODS[2]}-new"] = error
+    for words in (("llama", "2"), ("llama", "--all")):
+        with pytest.raises(type(error)) as raised:
+            await say(capsys, "logs", *words, "-p")
+        assert raised.value.exit_code == code
 
 
 async def test_a_deleted_job_is_read_from_what_was_kept(
