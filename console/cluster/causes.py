@@ -8,13 +8,15 @@ import ssl
 
 from console.errors import TRY_AGAIN, BadKubeconfig, Unreachable
 
+NO_NAME = "its name cannot be resolved"
+_LATE = "it did not answer in time"
 _WORDS = {
     errno.ECONNREFUSED: "nothing answers there (connection refused)",
     errno.ECONNRESET: "the connection was reset",
     errno.EPIPE: "the connection was closed",
     errno.ENETUNREACH: "the network is unreachable",
     errno.EHOSTUNREACH: "there is no route to it",
-    errno.ETIMEDOUT: "it did not answer in time",
+    errno.ETIMEDOUT: _LATE,
 }
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
 _NAMES = re.compile(r"//[^/\s]*@")
@@ -39,6 +41,16 @@ def proxy_refuses(status: str) -> tuple[str, str]:
     return f"the proxy on the way refuses ({status})", CHECK_PROXY
 
 
+def proxy_away(reason: str) -> tuple[str, str]:
+    """Why there is no way to the proxy, and what to do about it: nobody has asked the server yet."""
+    return f"the proxy on the way cannot be reached: {reason}", CHECK_PROXY
+
+
+def late(*, proxied: bool) -> tuple[str, str]:
+    """No connection came about in time; through a proxy that may be either's fault."""
+    return ("no answer came through the proxy in time", CHECK_PROXY) if proxied else (_LATE, CHECK)
+
+
 def system(error: OSError) -> str:
     """Why the system says there is no connection."""
     if isinstance(error, ssl.SSLError):
@@ -56,9 +68,9 @@ def why(error: BaseException) -> tuple[str, str]:
     if isinstance(error, ssl.SSLCertVerificationError):
         return certificate(error)
     if isinstance(error, socket.gaierror):
-        return "its name cannot be resolved", CHECK
+        return NO_NAME, CHECK
     if isinstance(error, TimeoutError):
-        return "it did not answer in time", CHECK
+        return late(proxied=False)
     if isinstance(error, OSError):
         return system(error), CHECK if isinstance(error, ConnectionRefusedError) else TRY_AGAIN
     return str(error).strip() or type(error).__name__, TRY_AGAIN

@@ -168,7 +168,7 @@ class Client:
 
         Raises Refused and its kin, Unreachable, NotLoggedIn.
         """
-        with told(self.login.server, doing):
+        with told(self.login, doing):
             answer = await self._accepted(
                 lambda: self._ask(method, path, params, body, content, silence, accept), doing
             )
@@ -190,7 +190,7 @@ class Client:
             headers = {**who, "Accept": _JSON, "User-Agent": AGENT}
             return await multiplex.get(url, headers, connect=CONNECT, silence=silence), who
 
-        with library.told(self.login.server, doing):
+        with library.told(self.login, doing):
             answer = await self._accepted(ask, doing)
             try:
                 yield answer
@@ -251,7 +251,7 @@ class Client:
         self, path: str, *, doing: str, params: Params, protocols: Sequence[str]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A WebSocket that speaks the first of `protocols` the server knows; raises as `stream` does."""
-        with told(self.login.server, doing):
+        with told(self.login, doing):
             socket = await self._upgraded(path, doing, params, protocols)
             try:
                 yield socket

@@ -31,7 +31,7 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
     Raises BadKubeconfig for one of another kind than HTTP; its words hold neither name nor password.
     """
     if given:
-        return _usable(given, "the kubeconfig's proxy-url")
+        return _usable(given, "The kubeconfig's proxy-url")
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
@@ -70,17 +70,22 @@ def _usable(address: str, where: str) -> Secret:
     whole = _with_scheme(address)
     try:
         parts = urlsplit(whole)
-        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0) and _is_one_word(whole)
     except ValueError:
         parts, named = None, False
     if parts is None or not named:
         # What cannot be read may hold a password anywhere, so it is not repeated.
-        raise BadKubeconfig(f"The proxy of {where} is no address.", "Write it as http://HOST:PORT.")
+        raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
     if parts.scheme not in SCHEMES:
         raise BadKubeconfig(
-            f"The proxy {parts.scheme}://{parts.hostname} of {where} cannot be used.", "Give an http:// one."
+            f"{where} names a proxy of a kind that cannot be used ({parts.scheme}).", "Give an http:// one."
         )
     return Secret(whole)
+
+
+def _is_one_word(text: str) -> bool:
+    """Whether nothing in it is a space or cannot be seen; urlsplit has such in a name, or leaves it out."""
+    return text.isprintable() and " " not in text
 
 
 def _is_left_out(host: str, port: int, listed: str) -> bool:

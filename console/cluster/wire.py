@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from console.cluster.causes import no_address, unreachable, why
+from console.cluster.causes import late, no_address, proxy_away, proxy_refuses, unreachable, why
 from console.cluster.websocket import WebSocket
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 
@@ -132,15 +132,18 @@ def _told(server: str, doing: str) -> Iterator[None]:
 async def connected(login: Login, doing: str) -> AsyncIterator[Wire]:
     """A connection; Unreachable, BadKubeconfig, NotLoggedIn, all with words that begin with what is being done."""
     with _told(login.server, doing):
-        async with asyncio.timeout(CONNECT):
-            wire = await _connect(login)
+        try:
+            async with asyncio.timeout(CONNECT):
+                wire = await _connect(login, doing)
+        except TimeoutError as error:
+            raise unreachable(login.server, doing, *late(proxied=bool(login.proxy))) from error
         try:
             yield wire
         finally:
             wire.close()
 
 
-async def _connect(login: Login) -> Wire:
+async def _connect(login: Login, doing: str) -> Wire:
     base = urlsplit(login.server)
     if base.scheme not in _PORTS or not base.hostname:
         raise no_address(login.server)
@@ -154,9 +157,14 @@ async def _connect(login: Login) -> Wire:
             base.hostname, port, ssl=context, server_hostname=name, limit=_ROOM
         )
         return Wire(login, reader, writer)
-    reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=_ROOM)
     try:
-        await _through(proxy, f"{base.hostname}:{port}", reader, writer)
+        reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=_ROOM)
+    except OSError as error:
+        raise unreachable(login.server, doing, *proxy_away(why(error)[0])) from error
+    try:
+        status = await _through(proxy, f"{base.hostname}:{port}", reader, writer)
+        if status != _OK:
+            raise unreachable(login.server, doing, *proxy_refuses(str(status)))
         if context:
             await writer.start_tls(context, server_hostname=name)
     except BaseException:
@@ -174,16 +182,15 @@ def _proxy(login: Login) -> SplitResult | None:
     return proxy
 
 
-async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Have the proxy connect."""
+async def _through(proxy: SplitResult, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    """Ask the proxy to connect; the status of its answer."""
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
     if proxy.username:
         pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
         lines.append("Proxy-Authorization: Basic " + base64.b64encode(pair).decode())
     writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
     answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
-    if _status(answer) != _OK:
-        raise Unreachable(f"The proxy {proxy.hostname} does not connect to {place}: {answer}.")
+    return _status(answer)
 
 
 async def refusal_of(login: Login, answer: Answer, doing: str) -> ConsoleError:

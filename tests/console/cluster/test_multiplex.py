@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.cluster.causes import CHECK_PROXY
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
@@ -66,13 +67,6 @@ async def test_so_is_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
         first, second = await said(server.url, certificate_authority=str(authority))
         assert first == second
         assert second[1].endswith("its certificate has expired.")
-
-
-async def test_so_is_a_proxy_that_is_not_there(tmp_path: Path) -> None:
-    tls, authority = make_certificate(tmp_path, days=1)
-    async with ApiServer(tls) as server:
-        first, second = await said(server.url, certificate_authority=str(authority), proxy_url="http://127.0.0.1:1")
-        assert first == second
 
 
 async def test_a_certificate_that_may_be_any_is_accepted_if_the_kubeconfig_says_so(tmp_path: Path) -> None:
@@ -264,6 +258,59 @@ async def test_a_proxy_that_cannot_be_used_is_told_of_in_the_same_words(
         assert "s3cr3t" not in f"{first}"
 
 
+async def said_by_wire(server: str) -> tuple[type[ConsoleError], str, str]:
+    """What is told where the connection is to become a tunnel."""
+    with pytest.raises(ConsoleError) as caught:
+        async with connected(Login(Target("x", "u", "d", Cluster(server=server), User())), "ask"):
+            pass
+    return type(caught.value), caught.value.message, caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("http://anna:s3cr3t@127.0.0.1:1", "nothing answers there (connection refused)"),
+        ("http://anna:s3cr3t@no.such.proxy.invalid:3128", "its name cannot be resolved"),
+    ],
+)
+async def test_a_proxy_that_is_not_there_is_blamed_in_place_of_the_server(
+    environment: pytest.MonkeyPatch, address: str, why: str
+) -> None:
+    environment.setenv("HTTPS_PROXY", address)
+    first, second = await said("https://api.example")
+    assert first == second == await said_by_wire("https://api.example")
+    assert first == (
+        Unreachable,
+        "Could not ask: the API server https://api.example cannot be reached: "
+        f"the proxy on the way cannot be reached: {why}.",
+        CHECK_PROXY,
+    )
+
+
+async def test_a_proxy_that_says_nothing_is_thought_of(
+    environment: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("client", "wire"):
+        monkeypatch.setattr(f"console.cluster.{module}.CONNECT", 0.2)
+    callers = []
+
+    async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append(writer)
+        await reader.read(1)  # the beginning of CONNECT; there is no answer
+
+    server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
+    environment.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    client = Client(Login(Target("x", "u", "d", Cluster(server="https://api.example"), User())))
+    with pytest.raises(Unreachable, match="no answer came through the proxy in time") as caught:
+        await going_on(client)
+    assert caught.value.hint == CHECK_PROXY
+    assert await said_by_wire("https://api.example") == (Unreachable, caught.value.message, CHECK_PROXY)
+    await client.close()
+    for each in callers:
+        each.close()
+    server.close()
+
+
 async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -280,9 +327,5 @@ async def test_no_password_of_a_proxy_that_refuses_is_told(environment: pytest.M
     )
     assert "HTTPS_PROXY" in first[2]
     assert "s3cr3t" not in f"{first}"
-    login = Login(Target("x", "u", "d", Cluster(server="https://api.example"), User()))
-    with pytest.raises(Unreachable, match="407") as caught:
-        async with connected(login, "ask"):
-            pass
-    assert "s3cr3t" not in str(caught.value)
+    assert first == await said_by_wire("https://api.example")
     server.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.cluster.proxies import proxy_of
+from console.errors import BadKubeconfig
 
 PROXY = "http://proxy.example:3128"
 
@@ -72,3 +73,11 @@ def test_the_proxy_of_the_kubeconfig_counts_before_all_and_everywhere() -> None:
     for server in ("https://api.example", "https://127.0.0.1"):
         assert proxy_of(server, "http://anna:s3cr3t@b:1", environment) == "http://anna:s3cr3t@b:1"
     assert "s3cr3t" not in repr(proxy_of("https://h", "http://anna:s3cr3t@b:1", environment))
+
+
+@pytest.mark.parametrize("address", ["http://x y:80", "http://x\ty:80", "http://", "http://x:port"])
+def test_what_is_no_address_is_refused_in_the_name_of_where_it_stands(address: str) -> None:
+    with pytest.raises(BadKubeconfig, match=r"^https_proxy is not the address of a proxy\."):
+        proxy_of("https://api.example", None, {"https_proxy": address})
+    with pytest.raises(BadKubeconfig, match=r"^The kubeconfig's proxy-url is not the address of a proxy\."):
+        proxy_of("https://api.example", address, {})
