@@ -8,7 +8,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSServerHandshakeError
+from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
+from aiohttp.web import BaseRequest, WebSocketResponse
 
 from console.parsers import spdy
 from console.parsers.spdy import Reader, Writer
@@ -96,6 +97,26 @@ async def test_a_command_and_its_exit_code(tmp_path: Path, protocol: str) -> Non
         said = json.loads(status)
         assert (channel, said["reason"]) == (3, "NonZeroExitCode")
         assert said["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+@pytest.mark.parametrize(
+    "path", [f"{EXEC}&command=size", f"{PODS}/run/attach?container=main", f"{PODS}/run/portforward"]
+)
+async def test_a_client_that_goes_before_the_upgrade_is_answered_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    tried = []
+
+    async def gone(self: WebSocketResponse, request: BaseRequest) -> None:
+        tried.append(request.path)
+        raise ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(WebSocketResponse, "prepare", gone)
+    async with serving(tmp_path) as api:
+        with pytest.raises(WSServerHandshakeError):
+            await api.http.ws_connect(path, protocols=("v5.channel.k8s.io", TUNNEL))
+    assert len(tried) == 1
+    assert not caplog.records
 
 
 async def test_input_ends_with_the_close_message_of_v5(tmp_path: Path) -> None:

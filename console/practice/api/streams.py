@@ -49,11 +49,11 @@ class Streams:
         pod = self._storage.get(PODS, target.namespace, target.name)
         if not pod["spec"].get("nodeName"):
             raise bad_request(f"pod {target.name} does not have a host assigned")
-        if target.subresource == "exec":
-            return await self._exec(request, target, pod)
-        if target.subresource == "attach":
-            return await self._attach(request, target, pod)
-        return await self._forward(request, target, pod)
+        serve = {"exec": self._exec, "attach": self._attach}.get(target.subresource, self._forward)
+        try:
+            return await serve(request, target, pod)
+        except ConnectionResetError:  # the client has gone, even before the upgrade was answered: nobody reads this
+            return web.Response()
 
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = pod_log.LogOptions.read(request.query)
