@@ -45,6 +45,8 @@ async def logs(options: Options) -> int:
     """Print the log of a rank, or of all of them."""
     if options.all and options.rank is not None:
         raise BadInput(f"Both rank {options.rank} and all ranks were named.", "Leave one of them out.")
+    if options.previous and options.follow:
+        raise BadInput("A previous run is over and cannot be followed.", "Leave out --previous or --follow.")
     picks = Picks(options)
     async with connected(options, JOB_KINDS) as session:
         fleet = await session.listed(*JOB_KINDS)

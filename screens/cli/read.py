@@ -50,6 +50,8 @@ def read(options: Options) -> int:
 
 def _pieces(name: str) -> Iterator[bytes]:
     """The bytes of a file, or of standard input as they come."""
+    if name == "-" and not sys.stdin:  # none: it was closed before the program began
+        raise BadInput("Standard input is closed.", "Name a file, or send the log through a pipe: … | a4 read -")
     try:
         descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
     except OSError as error:
@@ -93,7 +95,7 @@ class Told:
             told = len(run.steps) - (run.unsettled and not ended)
             if new := run.steps[self._steps[at] : told]:
                 say("\n".join(map(_step, new)))
-            self._steps[at] = told
+            self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
         sys.stdout.flush()
 
     def _again(self, at: int, run: TrainingRun) -> None:

@@ -335,6 +335,12 @@ async def test_what_the_cluster_refuses_is_no_missing_run(
         assert raised.value.exit_code == code
 
 
+async def test_a_previous_run_is_not_followed(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadInput, match="cannot be followed") as raised:
+        await say(capsys, "logs", "llama", "-p", "-f")
+    assert (raised.value.exit_code, session.calls) == (2, [])
+
+
 async def test_a_deleted_job_is_read_from_what_was_kept(
     session: FakeSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from console.log_results import LogReading
+from console.models.training import Step, TrainingRun
 from screens.__main__ import main
 from screens.cli.read import Told
 
@@ -116,6 +118,22 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
         "6/200  loss 5.817  grad norm 2.009  lr 4.78e-05",
         "hf: 2 steps, 0 restarts, 0 with nan, ended at step 6 of 200",
     ]
+
+
+def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+    told, steps = Told(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
+    for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
+        run = TrainingRun("hf", tuple(steps[:known]), (), unsettled=unsettled)
+        told.more(cast("LogReading", SimpleNamespace(nccl=(), training=(run,))))
+    assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
+
+
+def test_standard_input_that_is_closed_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)  # as Python has it after `<&-`
+    assert main(["read", "-"]) == 2
+    assert capsys.readouterr().err.startswith("a4: Standard input is closed.")
 
 
 def test_a_pipe_is_read_while_it_is_written() -> None:
