@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.models.everywhere import rank_words
+from console.models.hang_lines import STACKS, member_lines, pod_lines
 from screens import wording
-from screens.cli.hang import STACKS, member_lines, pod_lines
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
 from screens.modals.prompt import Prompt
