@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.models.everywhere import rank_words
-from console.models.hang_suspects import suspects
-from console.models.hang_words import ADVICE, blame, of_equals, others
+from console.models.hang_suspects import left_behind, suspects
+from console.models.hang_words import ADVICE, BEHIND, blame, of_equals, of_gdb, others
 from console.models.ras import RasReport
 from console.models.whereabouts import NOWHERE, Doing, Whereabouts
 
@@ -95,6 +95,8 @@ class HangGroup:
     members: tuple[Traced, ...]
     suspect: bool = False
     """Whether the others wait for these."""
+    behind: bool = False
+    """Whether NCCL alone tells these from the others: they stay behind."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -170,8 +172,8 @@ class HangReport:
 
     @property
     def compiled(self) -> bool:
-        """Whether it is no Python that runs, but an NCCL test."""
-        return any(each.program for each in self.processes)
+        """Whether nothing but NCCL tests runs, which are no Python."""
+        return bool(self.processes) and all(each.program for each in self.processes)
 
     @property
     def alarming(self) -> bool:
@@ -230,16 +232,10 @@ class HangReport:
     @cached_property
     def advice(self) -> tuple[str, ...]:
         """What to do: by where the suspects are, else by where all are."""
-        if self.compiled:
-            return ADVICE[Doing.COMPILED], self._of_gdb()
-        kinds = list(dict.fromkeys(group.doing for group in self.suspects or self.groups))
-        return tuple(ADVICE[kind] for kind in kinds[:3])
-
-    def _of_gdb(self) -> str:
-        """How to get the stacks that py-spy cannot."""
-        if any(pod.gdb for pod in self.pods):
-            return "C stacks: gdb -p PID -batch -ex 'thread apply all bt' in the pod."
-        return "C stacks: its image has no gdb; apt-get install gdb in the pod, if it may trace."
+        groups = self.suspects or self.groups
+        said = list(dict.fromkeys(BEHIND if group.behind else ADVICE[group.doing] for group in groups))[:3]
+        tests = {each.pod for group in groups if group.doing is Doing.COMPILED for each in group.members}
+        return (*said, of_gdb([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
 
 
 def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
@@ -248,6 +244,14 @@ def grouped(processes: Iterable[Traced], ras: RasReport = NO_REPORT) -> tuple[Ha
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
     awaited = suspects(found, ras)
-    groups = [HangGroup(*place, tuple(members), place in awaited) for place, members in found.items()]
+    late = left_behind(found, awaited, ras)
+    groups = list[HangGroup]()
+    for place, members in found.items():
+        behind = tuple(each for each in members if each.rank in late)
+        rest = tuple(each for each in members if each.rank not in late)
+        if behind:
+            groups.append(HangGroup(place[0], f"{place[1]}, behind", behind, suspect=True, behind=True))
+        if rest:
+            groups.append(HangGroup(*place, rest, place in awaited))
     groups.sort(key=lambda group: (not group.suspect, group.doing is Doing.UNKNOWN, -len(group.members)))
     return tuple(groups)

@@ -3,6 +3,9 @@
 Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
 of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same
 line gives them away; NCCL RAS, which counts collectives, then knows whom they wait for, else all who are elsewhere.
+
+Where nothing tells processes apart, as with NCCL tests, a rank that RAS finds behind at the same operation twice is the
+one: ranks of a job that runs differ for moments only.
 """
 
 from __future__ import annotations
@@ -41,9 +44,26 @@ def suspects(groups: Groups, ras: RasReport) -> set[Place]:
     return told if told and seeming and not told & rest else rest
 
 
+def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
+    """Ranks that seem to wait with the others, but stay behind in NCCL, so that the others wait for them."""
+    members = {each.rank: each for several in groups.values() for each in several}
+    if not ras.of_all(len(members)):
+        return frozenset()
+    waiting = all(doing.waits_for_ranks for doing, _ in groups)
+    if not waiting and (awaited or _at_one_line(groups, len(members)) is None):
+        return frozenset()  # who is elsewhere explains it, or the ranks merely work
+    late = {each.rank for each in ras.behind if each.stays and each.rank in members
+            and each.pid in (None, members[each.rank].pid)}  # fmt: skip
+    if len(late) * 2 > len(members):
+        return frozenset()
+    return frozenset(rank for rank in late if rank is not None) - {
+        each.rank for place in awaited for each in groups[place]
+    }
+
+
 def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
     """Groups of ranks of which NCCL says that they have launched less, or do not answer."""
-    named = {odd.rank for odd in ras.odd if odd.rank is not None}
+    named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
     if not 0 < len(named) < total:
         return set()
     return {place for place, members in groups.items() if {each.rank for each in members} <= named}

@@ -10,7 +10,7 @@ from console.models.whereabouts import Doing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.models.hang import HangGroup
+    from console.models.hang import HangGroup, PodTrace
 
 ADVICE: dict[Doing, str] = {
     Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
@@ -33,6 +33,12 @@ ADVICE: dict[Doing, str] = {
     "privileged pod).",
 }
 """What to do, by where the culprits are."""
+BEHIND = (
+    "Behind: NCCL found it at the same operation twice, so the others wait for it: look at its process, the GPUs and "
+    "the NICs of its node (Xid errors, links that are down), and keep the node out of the next launch if it is behind "
+    "there again."
+)
+"""What to do about a rank that only NCCL tells from the others."""
 
 
 def others(group: HangGroup) -> str:
@@ -54,7 +60,9 @@ def of_equals(groups: Sequence[HangGroup]) -> str:
     if largest.doing is Doing.COMPILED:
         pods = len({each.pod for each in largest.members})
         said = f"{number} {largest.label} process{'es' if number > 1 else ''} in {pods} pod{'s' if pods > 1 else ''}"
-        return f"An NCCL test, no training: {said}; py-spy cannot look into what is no Python."
+        alone = all(group.doing is Doing.COMPILED for group in groups)
+        kind = "no training" if alone else "and other processes beside it"
+        return f"An NCCL test, {kind}: {said}; py-spy cannot look into what is no Python."
     if largest.doing.waits_for_ranks:
         return (
             f"All {number} ranks are in {largest.label}: the network or NCCL itself, or a collective they do not share."
@@ -71,9 +79,20 @@ def blame(group: HangGroup, *, short: bool) -> str:
     named = f"rank{'s' if several else ''} {rank_words(group.ranks)}" if short else group.named
     if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
+    if group.behind:
+        pods = dict.fromkeys(each.pod for each in group.members)
+        where = f" (pod{'s' if len(pods) > 1 else ''} {', '.join(list(pods)[:3])})" if not short and any(pods) else ""
+        return f"{named}{where} {'stay' if several else 'stays'} behind in NCCL"
     frame = None if short else group.members[0].where.frame
     call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
     return f"{named} {'are' if several else 'is'} {_place(group)}{call}"
+
+
+def of_gdb(pods: Sequence[PodTrace]) -> str:
+    """How to get the stacks of an NCCL test that runs in these pods."""
+    if any(pod.gdb for pod in pods):
+        return "C stacks: gdb -p PID -batch -ex 'thread apply all bt' in the pod."
+    return "C stacks: its image has no gdb; apt-get install gdb in the pod, if it may trace."
 
 
 def _place(group: HangGroup) -> str:

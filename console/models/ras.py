@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class RasRank:
     gpu: int | None = None
     missing: bool = False
     """It gave no answer, or is dead."""
+    stays: bool | None = None
+    """Whether it was behind at the same operation a moment before; None: there was one look only, or it is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,33 @@ class RasReport:
         return not self.odd and all(group.errors in ("OK", "") for group in self.groups)
 
     @property
+    def behind(self) -> tuple[RasRank, ...]:
+        """Ranks that have launched less than the others."""
+        return tuple(each for each in self.odd if not each.missing and each.operations is not None)
+
+    def since(self, before: RasReport) -> RasReport:
+        """This report, with what of it was so at an earlier look."""
+        known = {(each.rank, each.collective, each.operations) for each in before.behind}
+        behind = set(self.behind)
+        odd = (
+            replace(each, stays=(each.rank, each.collective, each.operations) in known) if each in behind else each
+            for each in self.odd
+        )
+        return replace(self, odd=tuple(odd))
+
+    def of_all(self, processes: int) -> bool:
+        """Whether its ranks are those of a job of so many processes, not those of a smaller communicator."""
+        return all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
+
+    def on(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
+        """This report, with the names of nodes by rank and pid where NCCL knows addresses."""
+        odd = (
+            replace(each, node=nodes.get((each.rank, each.pid), each.node)) if each.rank is not None else each
+            for each in self.odd
+        )
+        return replace(self, odd=tuple(odd))
+
+    @property
     def words(self) -> str:
         """What it says, in a sentence; empty if there is no report."""
         if not self.version and not self.groups:
@@ -67,7 +100,8 @@ class RasReport:
         if len(self.odd) > 4:
             said.append(f"and {len(self.odd) - 4} more")
         kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
-        return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}."
+        moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
+        return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}{moves}."
 
     def _of(self, odd: RasRank) -> str:
         name = f"rank {odd.rank}" if odd.rank is not None else f"process {odd.pid}"

@@ -225,7 +225,10 @@ def ras() -> dict[str, str]:
 
 
 def main() -> None:
-    """Everything at once, one line of JSON."""
+    """Everything at once, one line of JSON; of NCCL alone if that is all that is asked."""
+    if sys.argv[1:] == ["ras-only"]:
+        json.dump({"processes": [], "ras": ras()}, sys.stdout)
+        return
     every = every_process()
     found, starters = working(every), launchers(every)
     tool = py_spy(found)

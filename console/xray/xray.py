@@ -32,6 +32,8 @@ INSTALL_LIMIT = 300.0
 """Seconds for `pip install py-spy`."""
 RAS_TRIES = 3
 """Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
+RAS_PAUSE = 1.0
+"""Seconds after which NCCL is asked again about ranks that it found behind."""
 MOST = 64 << 20
 """Bytes that one pod may say."""
 _PROBE = Path(__file__).with_name("probe.py")
@@ -94,7 +96,7 @@ class Xray:
         async def one(rank: Rank) -> tuple[Rank, PodAnswer | str]:
             nonlocal done
             async with room:
-                answer = await self._ask(rank, ras=rank.number in ras_pods)
+                answer = await self._ask(rank, *(("ras",) if rank.number in ras_pods else ()))
             done += 1
             answered(done, len(every))
             return rank, answer
@@ -103,7 +105,9 @@ class Xray:
         pods, processes = _put_together(answers)
         ras, problem = await self._ras(answers)
         absent = self._absent(namespace, name, every)
-        return HangReport(name, tuple(pods), tuple(processes), ras, problem, time.time(), absent)
+        pid_or_none = (None,) if ras.of_all(len(processes)) else ()
+        nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
+        return HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
 
     def _running(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet
@@ -123,11 +127,11 @@ class Xray:
             (rank.number, rank.status) for rank in every if rank.replicated_job in parts and rank.phase != "Running"
         )
 
-    async def _ask(self, rank: Rank, *, ras: bool) -> PodAnswer | str:
+    async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
         """The answer of a pod, or why there is none."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
-        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *(("ras",) if ras else ()))
+        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
         try:
             return read_answer(await self._said(rank.pod, argv, probe, LIMIT))
         except ConsoleError as error:
@@ -157,14 +161,24 @@ class Xray:
         for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
             found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
             if found is None:
-                again = await self._ask(rank, ras=True)
+                again = await self._ask(rank, "ras")
                 found = again.ras if isinstance(again, PodAnswer) else None
             if found is not None and found.text:
                 from console.parsers.ras import parse_ras
 
-                return parse_ras(found.text), ""
+                first = parse_ras(found.text)
+                return await self._ras_again(rank, first) if first.behind else first, ""
             problem = problem or (found.why if found else "")
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
+
+    async def _ras_again(self, rank: Rank, first: RasReport) -> RasReport:
+        """What NCCL says a moment later, once no py-spy holds a rank up: who is behind by chance has moved on."""
+        from console.parsers.ras import parse_ras
+
+        await asyncio.sleep(RAS_PAUSE)
+        answer = await self._ask(rank, "ras-only")
+        text = answer.ras.text if isinstance(answer, PodAnswer) and answer.ras else ""
+        return parse_ras(text).since(first) if text else first
 
     # what changes or takes long
 

@@ -151,9 +151,13 @@ async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
     assert [[(each.program, each.wchan) for each in pod.launchers] for pod in report.pods] == [
         [("mpirun", "do_sys_poll")], [("orted", "do_sys_poll")],
     ]  # fmt: skip
-    assert (report.alarming, report.without_py_spy) == (False, ())
-    assert report.short.startswith("An NCCL test, no training: 16 all_reduce_perf processes in 2 pods;")
-    assert report.verdict[1].startswith("NCCL says MISMATCH: rank 9 on ")
+    assert (report.alarming, report.without_py_spy) == (True, ())
+    (suspect,) = report.suspects
+    assert (suspect.ranks, suspect.behind) == ((8 * STUCK + 1,), True)
+    assert report.short == "Rank 9 stays behind in NCCL while 15 others run all_reduce_perf."
+    pod = report.pods[STUCK]
+    assert report.verdict[0].startswith(f"Rank 9 on {pod.node} (pod {pod.pod}) stays behind in NCCL ")
+    assert report.verdict[1].startswith(f"NCCL says MISMATCH: rank 9 on {pod.node} has launched 4,116 ")
     assert "its image has no gdb" in report.advice[1]
 
 

@@ -11,6 +11,7 @@ from console.models.alarm import AlarmKind, Coverage, Thresholds
 from console.models.gpu import Gpu
 from console.models.gpu_board import GpuBoard, RankGpus
 from console.models.hang import HangReport, Launcher, PodTrace, Traced
+from console.models.ras import RasRank, RasReport
 from console.models.whereabouts import Doing, Whereabouts, compiled
 from console.settings import Settings
 from screens.alarming import notification
@@ -96,7 +97,7 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         assert session.called("record")[0][0] == 9
 
 
-async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
+def nccl_test() -> HangReport:
     ranks = tuple(Traced(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
                          where=compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
                   for each in range(16))  # fmt: skip
@@ -104,8 +105,25 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         PodTrace(at, f"p{at}", "n", launchers=(Launcher(program, 1100, "S", "do_sys_poll", 3),))
         for at, program in enumerate(("mpirun", "orted"))
     )
+    return HangReport("nccl-0412", pods, ranks)
+
+
+async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
+    late = RasReport("2.28.9", odd=(RasRank(9, 4116, "AllReduce", stays=True),), most=4117)
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.xray.report = HangReport("nccl-0412", pods, ranks)
+        session.xray.report = replace(nccl_test(), ras=late)
+        screen = await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "✗ Rank 9 stays behind in NCCL while 15 others run" in screen_text(app))
+        tab = cast("HangTab", screen.here)
+        assert tab.verdict.runs[0].ink == "bad"
+        assert list(tab.table.shown) == [("compiled", "all_reduce_perf, behind"), ("compiled", "all_reduce_perf")]
+        assert tab.table.row is not None
+        assert tab.table.row.ranks == (9,)
+
+
+async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.xray.report = nccl_test()
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "● An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
         tab = cast("HangTab", screen.here)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from console.models.hang import HangReport, Traced
-from console.models.ras import RasRank, RasReport
+from console.models.hang import HangReport, PodTrace, Traced
+from console.models.hang_words import ADVICE, BEHIND
+from console.models.ras import RasGroup, RasRank, RasReport
 from console.models.stack import Frame
-from console.models.whereabouts import NOWHERE, Doing, Whereabouts
+from console.models.whereabouts import NOWHERE, Doing, Whereabouts, compiled
 
 ITEM = Whereabouts(Doing.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
 """`return loss.item()`, which waits for the GPU: py-spy calls the thread active."""
@@ -67,3 +70,69 @@ def test_a_rank_that_is_stopped_or_gone() -> None:
     assert said(ITEM, NOWHERE, state="T").short == "Rank 1 is stopped while 1 other is in train_step."
     assert said(ITEM, NOWHERE, pid=None).short == "Rank 1 has no process any more while 1 other is in train_step."
     assert not said(ITEM, NOWHERE).suspects, "py-spy may have failed on one that works"
+
+
+TEST = compiled("all_reduce_perf", "R")
+
+
+def looked_twice(report: HangReport, *before: int, operations: int = 10) -> HangReport:
+    """That report as a second look found it, after one at which those ranks were behind at that operation."""
+    first = RasReport(odd=tuple(RasRank(rank, operations, "AllReduce") for rank in before))
+    return replace(report, ras=report.ras.since(first))
+
+
+@pytest.mark.parametrize("where", [TEST, RECV, ITEM])
+def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(where: Whereabouts) -> None:
+    report = looked_twice(said(*[where] * 16, behind=(9,)), 9)
+    assert [(group.ranks, len(group.members)) for group in report.suspects] == [((9,), 1)]
+    assert [len(group.members) for group in report.groups] == [1, 15]
+    assert len({(group.doing, group.label) for group in report.groups}) == 2
+    assert report.short.startswith("Rank 9 stays behind in NCCL while 15 others ")
+    assert report.verdict[0].startswith("Rank 9 on node-9 (pod pod-9) stays behind in NCCL while 15 others ")
+    assert report.advice[0] == BEHIND
+
+
+@pytest.mark.parametrize("where", [TEST, RECV, ITEM])
+def test_ranks_that_differ_for_a_moment_are_not_blamed(where: Whereabouts) -> None:
+    moving = said(*[where] * 16, behind=(9,))
+    for report in (moving, looked_twice(moving, 3), looked_twice(moving, 9, operations=9), looked_twice(moving)):
+        assert report.suspects == ()
+    assert looked_twice(moving, 3).ras.words.endswith(", but they move on.")
+
+
+def test_who_stays_behind_among_many_that_merely_work_is_not_blamed() -> None:
+    lines = [Whereabouts(Doing.COMPUTE, "train_step", Frame("train_step", "stuck.py", at)) for at in range(8)]
+    assert not looked_twice(said(*lines, behind=(7,)), 7).suspects
+
+
+def test_more_than_half_of_the_ranks_are_not_behind_the_others() -> None:
+    assert not looked_twice(said(*[TEST] * 4, behind=(0, 1, 2)), 0, 1, 2).suspects
+    assert [group.ranks for group in looked_twice(said(TEST, TEST, behind=(1,)), 1).suspects] == [(1,)]
+
+
+def test_ranks_of_a_smaller_communicator_and_other_processes_are_not_those_of_the_job() -> None:
+    report = looked_twice(said(*[RECV] * 8, behind=(1,)), 1)
+    assert report.suspects
+    smaller = replace(report.ras, groups=(RasGroup(0, 2, 2, 4, "RUNNING", "MISMATCH"),))
+    assert not replace(report, ras=smaller).suspects
+    (odd,) = report.ras.odd
+    assert not replace(report, ras=replace(report.ras, odd=(replace(odd, pid=77),))).suspects
+
+
+def test_who_is_elsewhere_is_blamed_before_who_stays_behind() -> None:
+    report = looked_twice(said(*[ITEM] * 6, DATA, ITEM, behind=(7,)), 7)
+    assert [group.ranks for group in report.suspects] == [(6,)]
+
+
+def test_advice_is_by_the_group_and_a_test_beside_a_training_does_not_replace_it() -> None:
+    places = [RECV] * 14 + [DATA, TEST]
+    found = said(*places)
+    processes = (*found.processes[:15], replace(found.processes[15], program="all_reduce_perf"))
+    report = replace(found, processes=processes, pods=(PodTrace(15, "pod-15", "node-15", gdb="/usr/bin/gdb"),))
+    assert [group.ranks for group in report.suspects] == [(14,)]
+    assert report.advice == (ADVICE[Doing.DATA],)
+    assert not report.compiled
+    nobody = replace(report, processes=(replace(processes[0], where=TEST, program="all_reduce_perf"), processes[1]))
+    assert nobody.advice[:2] == (ADVICE[Doing.COMPILED], ADVICE[Doing.COLLECTIVE])
+    assert nobody.advice[2].startswith("C stacks: its image has no gdb")
+    assert "no training" not in nobody.short

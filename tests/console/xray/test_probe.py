@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import TYPE_CHECKING
 
 from console.models.hang import HangReport, PodTrace
+from console.models.hang_lines import pod_lines
 from console.xray import probe
-from screens.cli.hang import pod_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +56,17 @@ def test_both_are_told_pod_by_pod() -> None:
 
 def report(pods: tuple[PodTrace, ...]) -> HangReport:
     return HangReport("job", pods, ())
+
+
+def test_nccl_alone_is_asked_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "ncclras"
+    tool.write_text("#!/bin/sh\necho NCCL version 2.28.9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("sys.argv", ["-c", "ras-only"])
+    probe.main()
+    assert json.loads(capsys.readouterr().out) == {
+        "processes": [], "ras": {"text": "NCCL version 2.28.9\n", "why": ""},
+    }  # fmt: skip

@@ -235,6 +235,55 @@ def saying(*answers: bytes | Exception) -> Any:
     return run
 
 
+def status(*behind: tuple[int, int]) -> bytes:
+    """What NCCL says of four ranks of which some have launched so many operations only."""
+    rows = [
+        f"  Rank {rank} has launched up to operation {count} -- GPU 0 managed by process {7 + rank % 2} on node ::1"
+        for rank, count in behind
+    ]
+    words = ["NCCL version 2.28.9 compiled with CUDA 13.0", f" 0 1 2 2 4 4 RUNNING {'MISMATCH' if rows else 'OK'}"]
+    different = ["  Communicator ranks have different AllReduce operation counts",
+                 "  3 ranks have launched up to operation 40"]  # fmt: skip
+    text = "\n".join([*words, *(different + rows if rows else [])])
+    return json.dumps({"processes": [], "ras": {"text": text}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("looks", "blamed"),
+    [
+        ([status((2, 39)), status((2, 39))], (2,)), ([status((2, 39)), status((1, 49))], ()),
+        ([status((2, 39)), status((2, 41))], ()), ([status((2, 39)), status()], ()), ([status()], ()),
+        ([status((2, 39)), ProgramFailed("it is gone")], ()),
+    ],
+    ids=["stays", "another", "moves", "well", "one look", "no second look"],
+)  # fmt: skip
+async def test_nccl_is_asked_again_about_who_is_behind(
+    looks: list[bytes | Exception], blamed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.xray.xray.RAS_PAUSE", 0)
+    processes = [{"pid": 7 + each, "local_rank": each, "program": "all_reduce_perf"} for each in range(A_POD)]
+    left = list(looks)
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        said: dict[str, Any] = {"processes": processes if argv[-1] != "ras-only" else []}
+        if argv[-1].startswith("ras"):
+            look = left.pop(0)
+            if isinstance(look, Exception):
+                raise look
+            said["ras"] = json.loads(look)["ras"]
+        take(1, json.dumps(said).encode())
+        return 0
+
+    report = await xray(Cluster(), run).job("default", "hung")
+    assert left == []
+    assert [rank for group in report.suspects for rank in group.ranks] == list(blamed)
+    assert report.alarming == bool(blamed)
+    assert report.ras.words, "what NCCL says is told in any case"
+    if blamed:
+        assert report.verdict[0].startswith("Rank 2 on node-1 (pod hung-workload-0-1-")
+        assert report.verdict[1] == ("NCCL says MISMATCH: rank 2 on node-1 has launched 39 AllReduce, the others 40.")
+
+
 async def test_a_process_that_is_gone_is_named_first() -> None:
     report = await xray(Cluster(), saying(answer(0, 1), answer(1))).job("default", "hung")
     assert [each.rank for each in report.processes if each.pid is None] == [2]
