@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.errors import BadInput, NotFound
 from console.models.everywhere import rank_words
+from screens.cli.log_printers import printer_of
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.follow.previous import PreviousRuns
-    from console.models.log import Coverage, RankLine
+    from console.models.log import RankLine
     from console.session import Session
     from screens.cli.options import Options
 
@@ -25,34 +26,7 @@ AT_ONCE = 10_000
 """Lines that are printed at a time."""
 
 
-class OfRanks(Protocol):
-    """What was printed by how many ranks."""
-
-    @property
-    def ranks(self) -> int:
-        """How many the job has."""
-
-    @property
-    def coverage(self) -> Coverage:
-        """How it stands with them."""
-
-
-class Prints(Protocol):
-    """Writes lines."""
-
-    def take(self, lines: list[RankLine]) -> None:
-        """Lines in the order of time."""
-
-    def end(self) -> None:
-        """There are no more."""
-
-
-async def print_previous(
-    session: Session,
-    options: Options,
-    picks: Callable[[RankLine], bool],
-    printer_of: Callable[[OfRanks, Options], Prints],
-) -> int:
+async def print_previous(session: Session, options: Options, picks: Callable[[RankLine], bool]) -> int:
     """Print them, and of which ranks there is none; NotFound if there is of nobody."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.follow.previous(session.namespace, options.job, wanted, tail=options.tail)

@@ -16,7 +16,7 @@ from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLogg
 from console.models.alarm import AlarmKind
 from console.models.log import Coverage, LogLine, RankLine
 from console.models.why_job import why_jobset
-from screens.cli import log_tail, logs, why
+from screens.cli import log_printers, log_tail, logs, why
 from screens.cli.command_line import parse
 from screens.cli.log_tail import last_first
 from screens.cli.logs import moment
@@ -196,7 +196,7 @@ async def followed_by_consensus(
 ) -> tuple[list[str], float]:
     """What is printed until the line with those words is, after which nothing more comes, and when that was."""
     clock, printed, seen = Clock(), list[str](), asyncio.Event()
-    monkeypatch.setattr(logs, "time", clock)
+    monkeypatch.setattr(log_printers, "time", clock)
     monkeypatch.setattr(log_tail, "_QUIET", 0.0005)
 
     def write(text: str) -> None:
@@ -228,7 +228,7 @@ async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes(monk
     batches = [[RankLine(0, 1000.0, "step 1"), RankLine(1, 1000.0, "step 1")], [RankLine(1, 1001.0, "CUDA error")]]
     printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
     assert printed == ["[×2 of 2] step 1\n", "[rank 1] CUDA error\n"]
-    assert at >= logs.SETTLES
+    assert at >= log_printers.SETTLES
 
 
 @pytest.mark.parametrize("waiting", [0, 1])
@@ -241,7 +241,7 @@ async def test_what_was_there_when_following_began_is_printed_at_once(
     ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
     assert printed == ["[×2 of 2] ready\n", "[rank 1] RuntimeError\n", "[rank 0] mine\n"]
-    assert at < logs.SETTLES - 1
+    assert at < log_printers.SETTLES - 1
 
 
 def started_again(session: FakeSession) -> None:
