@@ -98,6 +98,7 @@ def test_ranks_that_differ_for_a_moment_are_not_blamed(where: Whereabouts) -> No
     for report in (moving, looked_twice(moving, 3), looked_twice(moving, 9, operations=9), looked_twice(moving)):
         assert report.suspects == ()
     assert looked_twice(moving, 3).ras.words.endswith(", but they move on.")
+    assert not looked_twice(said(ITEM, BUSY, behind=(1,)), 1, operations=9).suspects
 
 
 def test_who_stays_behind_among_many_that_merely_work_is_not_blamed() -> None:
