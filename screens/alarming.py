@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.models.alarm import GLYPH
+from screens.widgets.log_foot import Told
 
 if TYPE_CHECKING:
     from console.models.alarm import Alarm
@@ -20,6 +21,8 @@ OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
 _NO = ("0", "no", "off", "false")
 LONGEST = 200
+OPEN = "app.open_page('alarms')"
+"""What the key of all alarms does."""
 SHOWN = 10
 """Seconds that an alarm is shown."""
 FOUND_WITHIN = 60.0
@@ -93,8 +96,18 @@ def _show(app: LiveApp, alarms: list[Alarm]) -> None:
         for each in in_corner:
             app._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         told = [*((each.title, each.message) for each in in_corner), *told]
-        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-        below.tell_alarm(": ".join(told[0]) + more, SHOWN)
+        title, words = told[0]
+        others = len(told) - 1
+        full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
+        short = title.replace(":", "") + (f" +{others}" if others else "") + _key_of_alarms(app)
+        below.tell_alarm(Told(full, short), SHOWN)
+
+
+def _key_of_alarms(app: LiveApp) -> str:
+    """The key that lists all alarms, where it works."""
+    bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
+    key = next((each for each in bound if each.action == OPEN), None)
+    return f" ({app.get_key_display(key)})" if key else ""
 
 
 def _log_in_front(app: LiveApp) -> LogView | None:

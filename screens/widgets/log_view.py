@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from console.models.text import Keep
 from screens import wording
+from screens.widgets.log_foot import GAP, Told, beside
 from screens.widgets.log_lines import LogLines
 from screens.widgets.log_text import byte_pattern, printable
 
@@ -87,8 +88,8 @@ class LogView(Vertical):
     _answer = ""
     """What came of the last key, for a few seconds."""
     _answer_ends: Timer | None = None
-    _alarm = False
-    """Whether it is an alarm."""
+    _alarm: Told | None = None
+    """An alarm in place of it, which leaves in front what the log does."""
 
     @dataclass
     class Saved(Message):
@@ -131,23 +132,26 @@ class LogView(Vertical):
         empty.display = bool(none)
         empty.update(f"○ {none}")
         following = "● following" if lines.follow else "‖ paused: space follows"
-        words = [self.over or following, wording.count(lines.shown, "line")]
+        state, count, found, hits = self.over or following, wording.count(lines.shown, "line"), "", ""
         if lines.keep is not None:
-            words[-1] += f" {lines.keep.words}"
+            count += f" {lines.keep.words}"
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
             what = "errors" if lines.wanted == ERRORS else f"/{lines.wanted}"
-            words.append(f"{what}: {at}{wording.count(lines.matches, 'match', 'matches')}")
+            hits = f"{at}{wording.count(lines.matches, 'match', 'matches')}"
+            found = f"{what}: {hits}"
+        foot = self.query_one(".log-foot", Static)
+        if self._alarm is not None:
+            words = beside(state, count, found, hits, self._alarm, foot.size.width)
+        else:
+            words = [each for each in (state, self._answer, count, found) if each]
         if lines.looking:
             words.append("looking …")
         if lines.wrap:
             words.append("wrapped")
         words += [said for said in (lines.text.note, self.status) if said]
-        if self._answer:
-            words.insert(0 if self._alarm else 1, self._answer)
-        foot = self.query_one(".log-foot", Static)
-        foot.set_class(self._alarm, "-alarm")
-        foot.update("  ".join(words))
+        foot.set_class(self._alarm is not None, "-alarm")
+        foot.update(GAP.join(words))
 
     def _why_none(self) -> str:
         """Why a filter leaves nothing to see, and how to see something again; empty: there are lines, or no filter."""
@@ -165,12 +169,15 @@ class LogView(Vertical):
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
         return self.is_mounted and there and not self.has_class("-searching")
 
-    def tell_alarm(self, said: str, seconds: float) -> None:
+    def tell_alarm(self, alarm: Told, seconds: float) -> None:
         """Tells it in the line below, where it covers no line of the log."""
-        self._tell_answer(said, seconds, alarm=True)
+        self._tell_for(seconds, alarm=alarm)
 
-    def _tell_answer(self, said: str, seconds: float = ANSWER, *, alarm: bool = False) -> None:
+    def _tell_answer(self, said: str) -> None:
         """Answers a key in the line below: a corner note would cover the lines it speaks of."""
+        self._tell_for(ANSWER, said)
+
+    def _tell_for(self, seconds: float, said: str = "", alarm: Told | None = None) -> None:
         self._answer, self._alarm = said, alarm
         self._tell()
         if self._answer_ends is not None:
@@ -178,7 +185,7 @@ class LogView(Vertical):
         self._answer_ends = self.set_timer(seconds, self._end_answer)
 
     def _end_answer(self) -> None:
-        self._answer, self._alarm = "", False
+        self._answer, self._alarm = "", None
         self._tell()
 
     # the box

@@ -7,6 +7,7 @@ from textual import on
 from textual.app import App, ComposeResult
 
 from screens.widgets.ink import DARK
+from screens.widgets.log_foot import Told, beside
 from screens.widgets.log_lines import LIMIT, LogLines
 from screens.widgets.log_text import folded, line_ink, marked, pattern, printable
 from screens.widgets.log_view import LogView
@@ -71,6 +72,30 @@ async def test_space_pauses_and_the_status_says_so() -> None:
         foot = str(view.query_one(".log-foot").render())
         assert "paused" in foot
         assert "100 lines" in foot
+
+
+async def test_an_alarm_stands_behind_what_the_log_does() -> None:
+    alarm = Told("▲ rag-eval: stall: no new iteration for 14 min, the longest was 2 s", "▲ rag-eval stall (A)")
+    async with log(100, width=80) as (lines, pilot, view):
+        view.tell_alarm(alarm, 1000)
+        foot = view.query_one(".log-foot")
+        assert text_of(foot).strip() == "● following  100 lines  ▲ rag-eval stall (A)"
+        assert foot.has_class("-alarm")
+        lines.append([(1.0, "new")])
+        await until(pilot, lambda: "● following  101 lines  ▲" in text_of(foot))
+        lines.wanted = "line 1"
+        await until(pilot, lambda: text_of(foot).strip().endswith("11 matches  ▲ rag-eval stall (A)"))
+        assert text_of(foot).strip().startswith(("● following", "‖ paused"))
+
+
+def test_where_little_fits_an_alarm_is_shortened_then_what_is_said_of_the_lines() -> None:
+    told = Told("▲ a: nan: no loss", "▲ a nan")
+    line = "● following", "9 lines", "/warning: 1 of 7 matches", "1 of 7 matches", told
+    assert beside(*line, 65) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a: nan: no loss"]
+    assert beside(*line, 60) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a nan"]
+    assert beside(*line, 50) == ["● following", "/warning: 1 of 7 matches", "▲ a nan"]
+    for room in (40, 1):
+        assert beside(*line, room) == ["● following", "1 of 7 matches", "▲ a nan"]
 
 
 async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
