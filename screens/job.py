@@ -163,7 +163,7 @@ class JobScreen(LiveScreen):
         self.here.go()
         self.switcher.current = self.strip.here = name
         self.here.come()
-        self.here.keys_to.focus()
+        self.set_focus(self.here.keys_to)  # at once: the next key may be on its way
         self.show_filter_of(self.here)
         self.refresh_bindings()
 

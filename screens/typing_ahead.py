@@ -1,12 +1,17 @@
 """Keys are answered one at a time: what one opens is open before the next is looked at.
 
 Textual hands every key to the focused widget's queue at once, so of keys that arrive together (a paste, a slow line, a
-fast hand) those after the one that opens a line to type in would still be commands. A question that a worker asks
-comes later still: what is typed before it is there waits for it, and is dropped if it does not come.
+fast hand) those after the one that opens a page, or a line to type in, would still be for what was there before. What a
+key brings about may need several messages, from the widget up to the screen and the app: the next key follows them on
+the same way. A question that a worker asks comes later still: what is typed before it is there waits for it, and is
+dropped if it does not come.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.await_complete import AwaitComplete
+    from textual.message_pump import MessagePump
     from textual.screen import Screen
     from textual.timer import Timer
     from textual.worker import Worker
@@ -30,8 +36,19 @@ ASKED_WITHIN = 1.5
 """Seconds after a key within which what is typed belongs to the question it may bring."""
 _LOOK = 0.01
 """Seconds between two looks whether it is there."""
+SETTLED_WITHIN = 0.3
+"""Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3
 """Seconds after a key in which another one is likely."""
+
+
+@dataclass(eq=False, slots=True)
+class _Settling:
+    """A key whose effect is on its way: the screen it was for, and the workers there were before it."""
+
+    screen: Screen[Any]
+    workers: set[Worker[Any]]
+    late: Timer | None = None
 
 
 class OrderedApp(App[int]):
@@ -44,31 +61,64 @@ class OrderedApp(App[int]):
         self._asking: tuple[list[Worker[Any]], Screen[Any]] | None = None
         """What the last key began over that screen, as long as it may still ask something."""
         self._looking: Timer | None = None
-        self._for_question: list[events.Key] = []
+        self._typed: deque[events.Key] = deque()
+        """Keys that came while another was being answered, or that are for a question."""
+        self._settling: _Settling | None = None
 
     async def on_event(self, event: events.Event) -> None:
         """Keys that are commands or letters are answered here; all else takes Textual's way."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
+        self._typed.append(event)
         if self._asking:
-            self._for_question.append(event)
+            self._look_for_question()
+        elif not self._settling:
+            await self._answer_next()
+
+    async def _answer_next(self) -> None:
+        """Answer the key that has waited longest; the one after it follows once this one has had its effect."""
+        if not self._typed or not self.screen_stack:
             return
-        screen, before = self.screen, set(self.workers)
+        event, screen, focused = self._typed.popleft(), self.screen, self.focused
+        self._settling = settling = _Settling(screen, set(self.workers))
         if not (screen.is_mounted and await self._answered(event)):
             await super().on_event(event)
         self._pressed_at = monotonic()
         self._draw_waiting()
-        if begun := [each for each in set(self.workers) - before if each.group in ASKS]:
-            self._asking = begun, screen
+        settling.late = self.set_timer(SETTLED_WITHIN, partial(self._settled, settling))
+        self._pass_up(focused or screen, settling)
+
+    def _pass_up(self, node: MessagePump | None, settling: _Settling) -> None:
+        """Follow what a widget has told its parents, up to the app."""
+        while node is not None and node is not self:
+            if node.call_later(self._pass_up, node._parent, settling):
+                return
+            node = node._parent
+        self.call_later(self._settled, settling)
+
+    async def _settled(self, settling: _Settling) -> None:
+        """A key has had its effect: a question may follow, else the next key is answered."""
+        if self._settling is not settling or not self.screen_stack:
+            return
+        if not self.screen.is_mounted and monotonic() < self._pressed_at + SETTLED_WITHIN:
+            self._pass_up(self.screen, settling)
+            return
+        self._settling = None
+        if settling.late is not None:
+            settling.late.stop()
+        if begun := [each for each in set(self.workers) - settling.workers if each.group in ASKS]:
+            self._asking = begun, settling.screen
             self._looking = self.set_interval(_LOOK, self._look_for_question)
+        else:
+            await self._answer_next()
 
     # what is typed for a question that is not there yet
 
     @property
     def typing_waits(self) -> bool:
         """Whether what is typed is kept for a question that may come."""
-        return self._asking is not None
+        return self._asking is not None or self._settling is not None
 
     def _look_for_question(self) -> None:
         """Hand what is typed to what has come in front of that screen; drop it if nothing comes."""
@@ -83,9 +133,10 @@ class OrderedApp(App[int]):
             return
         if self._looking is not None:
             self._looking.stop()
-        typed, self._for_question, self._asking = self._for_question, [], None
-        for event in typed if self.screen is not screen else ():
-            self.post_message(events.Key(event.key, event.character))
+        self._asking = None
+        if self.screen is screen:
+            self._typed.clear()
+        self.call_later(self._answer_next)
 
     # what changes by itself
 

@@ -193,7 +193,8 @@ async def test_a_pod_of_a_job_is_a_rank_too() -> None:
         await until(pilot, lambda: isinstance(app.screen, Attached))
         assert [plan.rank for plan in session.attach.set_up_with] == [3]  # type: ignore[attr-defined]
         await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Attached))
         app.open_page("pod", "kube-system", "kube-dns-7d9f-abcde")
-        await pilot.pause()
+        await until(pilot, lambda: "kube-dns" in screen_text(app))
         await pilot.press("v")
         await until(pilot, lambda: "kube-dns-7d9f-abcde is no running rank" in toasts(app))

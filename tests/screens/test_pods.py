@@ -188,7 +188,9 @@ def test_the_tally_follows_changes() -> None:
 
 async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console() as (app, pilot, _):
+        monkeypatch.setattr(app, "_draw_ages", lambda: None)  # a second may go by
         await pilot.press("4")
+        await until(pilot, lambda: "nccl-0412" in screen_text(app))
         await pilot.pause()
         painted: list[object] = []
         monkeypatch.setattr(app, "_display", lambda *what: painted.extend(what))

@@ -12,13 +12,17 @@ from textual.widgets import Input
 
 from console.errors import Unreachable
 from console.models.log import LogLine
+from screens.job import JobScreen
 from screens.jobs import JobsScreen
 from screens.log import LogScreen
 from screens.modals.pick import Choice, Pick
 from screens.pods import PodsScreen
 from screens.release import ReleaseScreen
+from screens.widgets.log_view import LogView
+from screens.widgets.rank_table import RankTable
 from tests.fakes import FakeSession
 from tests.screens.press import console, toasts, until
+from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import chart_session, to_form
 
@@ -177,3 +181,19 @@ async def test_a_question_takes_its_first_answer_and_the_page_behind_it_stays() 
         question.dismiss("b")
         await until(pilot, lambda: app.screen is page and answers)
         assert answers == ["a"]
+
+
+async def test_keys_after_the_one_that_opens_a_page_are_for_the_page() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        await pilot.press("3")
+        screen = app.screen
+        assert isinstance(screen, JobsScreen)
+        await until(pilot, lambda: screen.table.move_to(("default", "llama")))
+        type_at_once(app, "enter", "enter", "l", "/", *"iter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "log")
+        page = app.screen
+        await until(pilot, lambda: page.query_one(LogView).lines.wanted == "iter")
+        assert app.screen_stack == [screen, page]
+        type_at_once(app, "escape", "r", "/", *"x")
+        await until(pilot, lambda: page.query_one(RankTable).filter_text == "x")
+        assert app.screen is page
