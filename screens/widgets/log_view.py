@@ -111,6 +111,11 @@ class LogView(Vertical):
             self.watch(self.lines, name, self._tell, init=False)
         self._tell()
 
+    def on_resize(self) -> None:
+        """How much of an alarm fits depends on the width, which is none before the log is in front."""
+        if self._alarm is not None:
+            self._tell()
+
     def watch_status(self) -> None:
         """Another status is drawn at once."""
         self._tell()

@@ -214,3 +214,12 @@ async def test_that_no_line_tells_of_an_error_stands_below_and_covers_none() -> 
         await pilot.press("E")
         assert "No line tells of an error." in str(view.query_one(".log-foot").render())
         assert not toasts(pilot.app)
+
+
+async def test_an_alarm_is_told_in_full_once_there_is_room() -> None:
+    async with log(3, width=40) as (_, pilot, view):
+        foot = view.query_one(".log-foot")
+        view.tell_alarm(Told("▲ llama-70b: nan: no loss printed at 118", "▲ llama-70b nan"), 1000)
+        await until(pilot, lambda: "▲ llama-70b nan" in text_of(foot))
+        await pilot.resize_terminal(120, 12)
+        await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 118" in text_of(foot))
