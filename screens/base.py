@@ -286,7 +286,9 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         self._drawing_due = False
         if not self.is_current:
             return
-        if self._is_left():
+        here = self.app.session.context if self.app.connected else ""
+        self._opened_in = self._opened_in or here
+        if self.OF_CLUSTER and here not in {"", self._opened_in}:
             self.app.pop_screen()
             return
         start = monotonic()
@@ -296,12 +298,6 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, FIRST_REST if listing else LONGEST_REST)
         self._rested_at = monotonic() + (rest if cost > SLOW else 0.0)
-
-    def _is_left(self) -> bool:
-        """Whether the console is in another cluster than that of this page."""
-        here = self.app.session.context if self.app.connected else ""
-        self._opened_in = self._opened_in or here
-        return self.OF_CLUSTER and here not in {"", self._opened_in}
 
     def _trouble_changed(self) -> None:
         error = self.app.trouble

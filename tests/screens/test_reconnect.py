@@ -14,6 +14,7 @@ from console.models.condition import Condition
 from console.models.gpu_board import GpuBoard, RankGpus
 from console.settings import Settings
 from screens.app import ConsoleApp
+from screens.base import LiveScreen
 from screens.job import JobScreen
 from screens.widgets.log_view import LogView
 from tests.fakes import FakeSession
@@ -158,3 +159,6 @@ async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: 
         app.tick()
         await pilot.pause()
         assert not app.connected
+        drawn = app.screen
+        assert isinstance(drawn, LiveScreen)
+        assert drawn.crumb in screen_text(app)
