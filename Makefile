@@ -5,21 +5,36 @@ export UV_CACHE_DIR := $(CURDIR)/.tools/cache
 export UV_PYTHON_DOWNLOADS := never
 PYTHON := .venv/bin/python
 
-.PHONY: demo test lab lab-test bench wheel clean
+# Where `make corpus` looks for logs of other people.
+CORPUS ?= ../shared/corpus
+
+.PHONY: rehearsal demo test corpus fuzz lab lab-test bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
-test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster
-	$(PYTHON) -m pytest -q -m "not lab" -n auto --dist loadfile --no-loadscope-reorder
+test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster and no other programs
+	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder
+
+corpus: .venv/.ready  ## an extra: logs of other people, which are not in this repository, and how well they are read
+	$(PYTHON) -m tests.corpus $(CORPUS)
 
 lab: .venv/.ready  ## build and start the real control plane; Ctrl-C stops it
 	$(PYTHON) -m tests.lab build
 	$(PYTHON) -m tests.lab up
 
 lab-test: .venv/.ready  ## the contract tests, on the practice cluster and on the real control plane
+	$(PYTHON) -m tests.programs
 	$(PYTHON) -m tests.lab build
-	$(PYTHON) -m pytest -q tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_dry_run.py
+	$(PYTHON) -m pytest -q tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
+	$(PYTHON) -m pytest -q -m programs --ignore tests/contract --ignore tests/lab
+
+rehearsal: .venv/.ready  ## every recipe's pods for real on nodes made of namespaces; needs root (REHEARSE=COMMIT: of another commit)
+	$(PYTHON) -m tests.rehearsal $(if $(REHEARSE),--of $(REHEARSE))
+
+SECONDS_EACH ?= 300
+fuzz: .venv/.ready  ## random input for everything that reads bytes from outside, SECONDS_EACH for each reader
+	$(PYTHON) -m tests.fuzz $(SECONDS_EACH)
 
 bench: .venv/.ready  ## benchmarks beside their peers, ratios of one run
 	$(PYTHON) -m tests.lab build

@@ -1,13 +1,20 @@
-"""Where chart/ and launchers/ are: beside the packages in a checkout, inside console/_data in a wheel."""
+"""Which a4 this is, how a module of it runs by itself, and where chart/ and launchers/ are.
+
+These are beside the packages in a checkout, and below them in a wheel.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from console.errors import Unreadable
 
 _PACKAGE = Path(__file__).resolve().parent
 _PLACES = (_PACKAGE.parent, _PACKAGE / "_data")
+CHILDREN = "/"
+"""Where modules start that run as processes of their own: the current folder may have been copied from anywhere."""
 
 
 def chart() -> Path:
@@ -26,3 +33,36 @@ def _folder(name: str, proof: str) -> Path:
         if (place / name / proof).is_file():
             return place / name
     raise Unreadable(f"The folder {name}/ of this installation is missing or incomplete.", "Install a4-console again.")
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs a module of this program, and nothing that lies in the current folder."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def module_environment() -> dict[str, str]:
+    """The variables for it: those of this process, and where its modules lie."""
+    given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(each).is_absolute()]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *given))}
+
+
+def release() -> str:
+    """The version, and the commit it was made from where that is known: "0.1.0 (commit 51e6f05)"."""
+    from importlib.metadata import version
+
+    commit = _commit()
+    return version("a4-console") + (f" (commit {commit})" if commit else "")
+
+
+def _commit() -> str:
+    """Of a checkout what git says, of a wheel what it was built from; empty where neither is known."""
+    import subprocess
+
+    if (_PACKAGE.parent / ".git").exists():
+        asked = ["git", "-C", str(_PACKAGE.parent), "describe", "--always", "--dirty", "--exclude=*"]
+        try:
+            return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        except (OSError, subprocess.SubprocessError):  # no git here, or a repository that it refuses to read
+            return ""
+    built = _PACKAGE / "_data" / "commit"
+    return built.read_text().strip() if built.is_file() else ""

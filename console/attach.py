@@ -9,7 +9,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, ConsoleError, NotAllowed, NotFound
+from console.errors import BadInput, ConsoleError, NotAllowed
+from console.models.finding import find_job
 from console.models.link import LinkState
 from console.models.tunnel import Address
 
@@ -101,9 +102,7 @@ class Attach:
         from console.ssh import pod_facts
         from console.ssh.look import Look
 
-        jobset = self._watched.fleet.jobsets.get((namespace, job))
-        if jobset is None:
-            raise NotFound(f"There is no job {job} in namespace {namespace}.", "a4 jobs -A lists all there are.")
+        jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.connected.client
         target = await self._reach.resolve(Address(namespace, job, rank), limit=wait, say=say)
         facts = await pod_facts.read_pod(client, namespace, target.pod)

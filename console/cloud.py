@@ -14,7 +14,7 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, in_read_only_mode
+from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreadable, in_read_only_mode
 from console.google import loaded
 from console.models.gke import Clusters, Place
 
@@ -121,8 +121,11 @@ class Cloud:
         answer = await connection.client.request(
             "GET", "/api/v1/nodes", params={"limit": "1"}, doing="see where the cluster lies"
         )
-        items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
-        named = _PROVIDER.match(items[0].get("spec", {}).get("providerID", "")) if items else None
+        try:
+            items: Sequence[dict[str, Any]] = json.loads(answer).get("items") or ()
+            named = _PROVIDER.match(items[0].get("spec", {}).get("providerID", "")) if items else None
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+            raise Unreadable("The API server's list of nodes cannot be read.") from error
         if named is None:
             raise NotFound(
                 f"The cluster of context {context} is none of GKE's, as far as its nodes tell.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from getpass import getuser
 from typing import TYPE_CHECKING
 
 from console import assets
@@ -18,13 +17,14 @@ from console.models.helm_line import HelmCommand, HelmParts, helm_command
 from console.models.launch import FieldProblem, LaunchPlan, Manifest, Value, difference
 from console.models.manifests import ObjectDiff, diff_manifests
 from console.models.refusals import field_meant
-from console.models.secrecy import is_confidential
+from console.models.secrecy import is_confidential, looks_confidential
 from console.models.values import look, overlay, put
 from console.parsers.schema import Schema, leaves
 from console.parsers.values_read import Readout, part_at, plain_value, read_values
 from console.parsers.values_text import Node, TextFault, parse_text
 from console.parsers.values_write import rewrite, write_values
 from console.pasting import Pasting
+from console.settings import login_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -140,7 +140,7 @@ class Drafting:
         found = []
         if read.recipe and read.recipe != recipe:
             words = f"These are values of {read.recipe}, and this is {recipe}."
-            found.append(Remark("recipe", words, read.line(("recipe", "id"))))
+            return [Remark("recipe", words, read.line(("recipe", "id")))]  # of its values each would be told as well
         for path, part in leaves(self._schema):
             if recipe in part.get("x-recipes", [recipe]) or _at(read.values, path.split(".")) is None:
                 continue
@@ -153,8 +153,8 @@ class Drafting:
 
         Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
         """
-        known = {**(variables or {}), **os.environ}
-        known.setdefault("USER", getuser())
+        known = {**(variables or {}), **_open_variables()}
+        known.setdefault("USER", login_name())
         # Terminals end the lines of what they paste with a carriage return.
         lines = text.replace("\r\n", "\n").replace("\r", "\n")
         return await Pasting(self._catalogue, self.changes).paste(recipe, lines, known)
@@ -278,3 +278,12 @@ def _fewer(default: Value, value: Value) -> Value:
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return difference(default, value) if not isinstance(value, Mapping) else value
     return {name: item for name, item in value.items() if name not in default or default[name] != item}
+
+
+def _open_variables() -> dict[str, str]:
+    """This machine's variables, without those that hold secrets: what is pasted may come from anybody."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not is_confidential(name, value) and not looks_confidential(value)
+    }

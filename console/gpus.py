@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotFound, ProgramFailed
+from console.errors import ConsoleError, NotFound, ProgramFailed, Unreadable
+from console.models.finding import find_job
 from console.models.gpu_board import DCGM, SMI, GpuBoard, RankGpus
 from console.models.ranks import ranks
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from console.models.gpu_board import Source
     from console.models.pod import Pod
     from console.models.ranks import Rank
+    from console.parsers.network_counters import NetworkCounters
     from console.watched import WatchedCluster
 
+ONCE = 2
+"""Readings that one look takes: what goes over a network is the difference of two."""
 MOST = 128
 """Pods that are read at the same time; those beyond are told."""
 EVERY = 2.0
@@ -53,6 +57,14 @@ fields={_FIELDS},{_NEWER}
 nvidia-smi --query-gpu=$fields --format=csv >/dev/null 2>&1 || fields={_FIELDS}
 n=0
 while [ $n -lt "$1" ]; do
+    read -r up idle </proc/uptime && echo "a4-counters $up"
+    for port in "${{A4_RDMA:-/sys/class/infiniband}}"/*/ports/*; do
+        [ -r "$port/counters/port_rcv_data" ] || continue
+        card=${{port%/ports/*}}
+        echo "a4-rdma ${{card##*/}}/${{port##*/}}" \
+            "$(cut -c 1-20 "$port/counters/port_rcv_data") $(cut -c 1-20 "$port/counters/port_xmit_data")"
+    done
+    nvidia-smi nvlink -gt d 2>/dev/null
     nvidia-smi --query-gpu=$fields --format=csv || exit 1
     n=$((n + 1))
     [ $n -ge "$1" ] || sleep "$2"
@@ -115,7 +127,7 @@ class Gpus:
         async def one(rank: Rank) -> None:
             async with room:
                 found: list[RankGpus] = []
-                await self._read(rank, _Reader(found.append, 1.0, source), rounds=1)
+                await self._read(rank, _Reader(found.append, 1.0, source), rounds=ONCE)
                 readings.append(found[-1])
 
         await asyncio.gather(*map(one, running))
@@ -123,10 +135,7 @@ class Gpus:
 
     def _ranks(self, namespace: str, name: str) -> tuple[Rank, ...]:
         fleet = self._cluster.fleet
-        found = fleet.jobsets.get((namespace, name))
-        if found is None:
-            raise NotFound(f"There is no job {name} in namespace {namespace}.", "a4 jobs -A lists all there are.")
-        return ranks(found, fleet)
+        return ranks(find_job(fleet, namespace, name), fleet)
 
     def _keep(
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
@@ -167,7 +176,7 @@ class Gpus:
                 return True
         if exporter is not None:
             try:
-                await self._dcgm(rank, exporter, reading, reader, rounds)
+                await self._dcgm(rank, exporter, reading, reader, 1 if rounds == ONCE else rounds)
             except ConsoleError as error:
                 problem = problem or error.message
             else:
@@ -179,17 +188,21 @@ class Gpus:
     async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
         from console.cluster import exec as executing
+        from console.parsers.network_counters import NetworkCounters
         from console.parsers.nvidia_smi import NvidiaSmiParser
 
-        parser, errors, heard = NvidiaSmiParser(), bytearray(), False
+        parser, counters, errors, heard = NvidiaSmiParser(), NetworkCounters(), bytearray(), False
 
         def listen(channel: int, data: bytes) -> None:
             nonlocal heard
             if channel == 2:
                 errors.extend(data[: max(0, 4096 - len(errors))])
-            elif parser.feed(data):
+                return
+            counters.feed(data)
+            if parser.feed(data):
                 heard = True
-                reader.take(replace(reading, gpus=parser.gpus, at=time.time(), source=SMI))
+                gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
+                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
 
         client = self._cluster.changing(f"run nvidia-smi in pod {pod.name}").client
         argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
@@ -241,11 +254,14 @@ class Gpus:
     async def _port(self, exporter: Pod) -> int:
         """Where it tells its metrics."""
         client = self._cluster.connected.client
-        found = json.loads(await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}"))
-        ports = [port for each in found["spec"]["containers"] for port in each.get("ports") or ()]
-        named = (port["containerPort"] for port in ports if port.get("name") == DCGM_PORT_NAME)
-        self._ports[exporter.uid] = port = next(named, DCGM_PORT)
-        return int(port)
+        body = await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}")
+        try:
+            ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]
+            named = (int(port["containerPort"]) for port in ports if port.get("name") == DCGM_PORT_NAME)
+            self._ports[exporter.uid] = port = next(named, DCGM_PORT)
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+            raise Unreadable(f"Pod {exporter.name} cannot be read.") from error
+        return port
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +271,11 @@ class _Reader:
     take: Take
     every: float
     source: Source
+
+
+def _with_nvlink(gpu: Gpu, counters: NetworkCounters) -> Gpu:
+    received, sent = counters.nvlink(gpu.index)
+    return replace(gpu, nvlink_received=received, nvlink_sent=sent)
 
 
 def _path(pod: Pod) -> str:

@@ -2,7 +2,6 @@
 
 The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only.
 Every action has a configuration of its own (2 ms), so actions share nothing.
-Over 300 lines, because nothing else may know the SDK: every action and every word of it is here.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import asyncio
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
 
 from console.errors import (
     Conflict,
@@ -23,7 +24,7 @@ from console.parsers.helm_words import schema_problems as schema_problems
 from console.parsers.helm_words import translate as translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from helm_python import Config
@@ -32,6 +33,13 @@ T = TypeVar("T")
 
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)
 """Seconds before each try to remove what a failed install has made."""
+_KINDS = {
+    "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
+    "PersistentVolume": "",
+}  # fmt: skip
+"""Kinds that the chart makes, and their API groups."""
+_HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")
+"""Where Helm itself divides a manifest."""
 RECIPE_LABEL = "a4.console/recipe"
 
 
@@ -43,6 +51,13 @@ class Helm:
     """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
     context: str = ""
     """Empty: the kubeconfig's own."""
+    guard: Callable[[str, str], Awaitable[None]] | None = None
+    """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
+
+    async def _guarded(self, namespace: str, name: str, work: Callable[[], T], failed: str) -> T:
+        if self.guard is not None:
+            await self.guard(namespace, name)
+        return await _in_thread(work, failed)
 
     async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
         """The YAML of every object, without asking the cluster anything."""
@@ -65,7 +80,7 @@ class Helm:
             with self._config(namespace) as config:
                 _refuse_taken(config, name, namespace)
 
-        await _in_thread(work, f"Whether the name {name} is free could not be found out")
+        await self._guarded(namespace, name, work, f"Whether the name {name} is free could not be found out")
 
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
@@ -84,7 +99,7 @@ class Helm:
                     return error
             return None
 
-        error = await _in_thread(work, failed)
+        error = await self._guarded(namespace, name, work, failed)
         if error is not None:
             # Nobody who stops waiting leaves half a release behind.
             await asyncio.shield(self._remove_failed(name, namespace, error))
@@ -119,9 +134,10 @@ class Helm:
 
         def work() -> None:
             with self._config(namespace) as config:
+                _require_ours(config, name, namespace)
                 config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
 
-        await _in_thread(work, f"{name} could not be changed")
+        await self._guarded(namespace, name, work, f"{name} could not be changed")
 
     async def upgraded(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
         """The YAML of every object as `upgrade` would apply it; the cluster is read and not changed."""
@@ -133,16 +149,18 @@ class Helm:
                 )
             return _documents(str(release["manifest"]))
 
-        return await _in_thread(work, f"{name} could not be changed")
+        return await self._guarded(namespace, name, work, f"{name} could not be changed")
 
     async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
         """Give a release the objects of an earlier revision, as a new one."""
 
         def work() -> None:
             with self._config(namespace) as config:
+                _require_ours(config, name, namespace)
+                _require_ours(config, name, namespace, revision)
                 config.rollback(name, version=revision)
 
-        await _in_thread(work, f"{name} could not be rolled back to revision {revision}")
+        await self._guarded(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
 
     async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
         """The YAML of every object of a release, as it was last given to the cluster."""
@@ -151,7 +169,7 @@ class Helm:
             with self._config(namespace) as config:
                 return _documents(str(config.status(name, revision=revision)["manifest"]))
 
-        return await _in_thread(work, f"The objects of {name} could not be read")
+        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
 
     async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
         """Every revision of a release that Helm still knows, oldest first."""
@@ -160,19 +178,32 @@ class Helm:
             with self._config(namespace) as config:
                 return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
 
-        return await _in_thread(work, f"The revisions of {name} could not be read")
+        return await self._guarded(namespace, name, work, f"The revisions of {name} could not be read")
 
     async def uninstall(self, *, name: str, namespace: str) -> tuple[str, ...]:
-        """Remove a release; what went, as "Kind name". The cluster deletes the pods a moment later."""
+        """Remove a release of this chart; what went, as "Kind name". The cluster deletes the pods a moment later.
+
+        ReleaseFailed for one that runs hooks or names what the chart does not make: whoever may write a Secret can
+        write down a release, and removing it would do with our rights what it says.
+        """
 
         def work() -> tuple[str, ...]:
             with self._config(namespace) as config:
-                manifest = str(config.status(name)["manifest"])
+                found = _require_ours(config, name, namespace)
                 config.uninstall(name)
-            gone = [text for text in _documents(manifest) if not is_kept(text)]
-            return tuple(f"{kind} {title}" for kind, title in map(kind_and_name, gone))
+            return tuple(" ".join(kind_and_name(text)) for text in found if not is_kept(text))
 
-        return await _in_thread(work, f"{name} could not be removed from {namespace}")
+        return await self._guarded(namespace, name, work, f"{name} could not be removed from {namespace}")
+
+    async def removable(self, *, name: str, namespace: str) -> tuple[str, ...]:
+        """What `uninstall` would remove, as "Kind name"; raises as it does."""
+
+        def work() -> tuple[str, ...]:
+            with self._config(namespace) as config:
+                found = _require_ours(config, name, namespace)
+            return tuple(" ".join(kind_and_name(text)) for text in found if not is_kept(text))
+
+        return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
 
     async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
         """Releases of the named chart in every state; an empty namespace means all of them."""
@@ -182,7 +213,7 @@ class Helm:
                 found = config.list(all_states=True, all_namespaces=not namespace)
             return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
 
-        return await _in_thread(work, "The releases could not be listed")
+        return await self._guarded(namespace, "", work, "The releases could not be listed")
 
     async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
         """The values a release was installed with, without the chart's defaults."""
@@ -191,7 +222,7 @@ class Helm:
             with self._config(namespace) as config:
                 return dict(config.get_values(name) or {})
 
-        return await _in_thread(work, f"The values of {name} could not be read")
+        return await self._guarded(namespace, name, work, f"The values of {name} could not be read")
 
     def _config(self, namespace: str) -> Config:
         from helm_python import Config
@@ -238,6 +269,41 @@ def _refuse_taken(config: Config, name: str, namespace: str) -> None:
     except HelmNotFoundError:
         return
     raise _taken(name, namespace, str(status))
+
+
+def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+    """The objects of a release, if they are what this chart makes in that namespace; else ReleaseFailed."""
+    found = config.get_all(name, revision=revision)
+    manifest = str((found.get("summary") or {}).get("manifest") or config.status(name, revision=revision)["manifest"])
+    documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
+    strange = ["hooks"] if found.get("hooks") else []
+    strange += [words for text in documents if (words := _foreign(text, name, namespace))]
+    if strange:
+        raise ReleaseFailed(
+            f"The release {name} in {namespace} holds what this chart does not make: {', '.join(strange[:5])}."
+            " Nothing was changed.",
+            f"Look at it: helm get all {name} -n {namespace}. If nobody knows it, delete its Secrets"
+            f" (kubectl delete secret -n {namespace} -l owner=helm,name={name}).",
+        )
+    return tuple(documents)
+
+
+def _foreign(text: str, name: str, namespace: str) -> str:
+    """What of an object is not this release's; empty if all of it is."""
+    try:
+        made = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if made is None:
+            return ""
+        kind, meta = str(made["kind"]), made["metadata"]
+        title, where, labels = str(meta["name"]), meta.get("namespace"), meta.get("labels") or {}
+        group = str(made["apiVersion"]).rpartition("/")[0]
+        mine = labels.get("app.kubernetes.io/instance") == name and labels.get("app.kubernetes.io/name") == "a4"
+    except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError, RecursionError):
+        return "an object that cannot be read"
+    placed = where in (None, namespace) if kind != "PersistentVolume" else title.startswith(f"a4-{namespace}-")
+    if _KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
+        return ""
+    return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
 
 
 def _taken(name: str, namespace: str, status: str = "") -> Conflict:

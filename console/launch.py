@@ -13,15 +13,16 @@ from console import assets
 from console.errors import BadInput, NotFound, Unreadable
 from console.helm import RECIPE_LABEL, Helm, kind_and_name
 from console.models.confidential import confidential_problems
-from console.models.fit import fit_notes, fit_problems
+from console.models.fit import fit_notes, fit_problems, iterations
 from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value
-from console.models.values import merge, overlay
+from console.models.values import look, merge, overlay
 from console.parsers.schema import Schema, parse_defaults, parse_fields, parse_recipes, recipe_changes, recipe_launchers
 from console.parsers.values import ValuesChecker, parse_sets
 from console.parsers.values_defaults import write_defaults
+from console.practice.programs.faults import FAULT_VARIABLE, complaints, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from console.cluster.client import Client
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 CHART = "a4"
 LONGEST_NAME = 43
 """Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
-_COMMON = ("run.sh", "prepare.sh", "steps.sh")
+_COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")
 """Launchers that every recipe has beside its own."""
 
 
@@ -157,6 +158,17 @@ class Catalogue:
         form = self._form(plan.recipe)
         return fit_notes(form.paths, merge(form.defaults, plan.values))
 
+    def practice_notes(self, plan: LaunchPlan) -> tuple[str, ...]:
+        """What the practice cluster cannot do of the faults that a sound plan asks it for."""
+        if self.problems(plan):
+            return ()
+        form = self._form(plan.recipe)
+        values = merge(form.defaults, plan.values)
+        told = look(values, f"env.{FAULT_VARIABLE}")
+        steps = iterations(values) if "recipe.train.tp" in form.paths else None
+        pods = max(1, int(str(look(values, "gpus") or 0)) // 8)
+        return tuple(complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
+
     def require_sound(self, plan: LaunchPlan) -> None:
         """Raise BadInput, with every problem in it, unless there is none."""
         problems = self.problems(plan)
@@ -184,6 +196,8 @@ class Catalogue:
         """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
         recipe = self.recipe(plan.recipe).id
         wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
+        if look(self.values(plan), "storage.logs"):
+            wanted.add("logged.sh")
         mine = {
             name: text for name, text in self.launchers.items() if name in wanted or name.rpartition(".")[0] == recipe
         }
@@ -200,6 +214,8 @@ class Launcher:
     helm: Helm
     client: Client
     """The same cluster, for what Helm does not do: asking whether objects would be accepted."""
+    who: Callable[[], Awaitable[str]] | None = None
+    """As whom it is launched; None: nobody is named."""
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects the plan would make; the cluster is not asked."""
@@ -230,7 +246,7 @@ class Launcher:
 
     async def _rendered(self, plan: LaunchPlan) -> tuple[str, ...]:
         self.catalogue.require_sound(plan)
-        values = self.catalogue.chart_values(plan)
+        values = await self._values(plan)
         return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
 
     async def launch(self, plan: LaunchPlan) -> str:
@@ -238,17 +254,31 @@ class Launcher:
         await self.check(plan)
         await self.helm.install(
             self.catalogue.chart,
-            self.catalogue.chart_values(plan),
+            await self._values(plan),
             name=plan.name,
             namespace=plan.namespace,
             labels={RECIPE_LABEL: self.catalogue.recipe(plan.recipe).id},
         )
         return plan.name
 
+    async def _values(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given for a new release, with the name of who launches it."""
+        values = self.catalogue.chart_values(plan)
+        return overlay(values, {"owner": await self.who()}) if self.who else values
+
+    async def values_kept(self, plan: LaunchPlan) -> dict[str, Value]:
+        """What the chart is given for a release that is there: it stays whose it is."""
+        owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
+        return overlay(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
+
     async def stop(self, namespace: str, name: str) -> tuple[str, ...]:
         """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
+        from console.cluster.ours import require_own
+
+        objects = await self.helm.removable(name=name, namespace=namespace)
+        await require_own(self.client, namespace, name, objects)
         return await self.helm.uninstall(name=name, namespace=namespace)
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:
@@ -256,9 +286,9 @@ class Launcher:
         return await self.helm.releases(CHART, namespace)
 
     async def values(self, namespace: str, name: str) -> dict[str, Value]:
-        """What a release was launched with, without the launchers: a plan's values, to launch again."""
+        """What a release was launched with, without launchers and owner: a plan's values, to launch again."""
         found = await self.helm.values(name=name, namespace=namespace)
-        return {path: value for path, value in found.items() if path != "launchers"}
+        return {path: value for path, value in found.items() if path not in {"launchers", "owner"}}
 
 
 def _naming_problems(plan: LaunchPlan) -> list[FieldProblem]:

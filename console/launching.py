@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
-from functools import cached_property
-from getpass import getuser
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.models.owner import YOU, short_name
+from console.settings import login_name
 from console.watched import WatchedCluster
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from console.follow import Follow
     from console.launch import Catalogue, Launcher
     from console.models.access import StopReport
+    from console.models.alarm import Alarm
+    from console.models.event import Event
+    from console.models.explanation import Why
     from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Value
     from console.models.offer import Offer
     from console.profiles import Profiles
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from console.settings import Settings
     from console.stopping import Stopping
 
+REFUSED_WITHIN = 3.0
+"""Seconds after a launch in which the first refusal of its pods is waited for."""
+
 
 class LaunchingCluster(WatchedCluster):
     """What the chart has, and one cluster to put it on; the chart is read at the first use."""
@@ -34,10 +42,14 @@ class LaunchingCluster(WatchedCluster):
     def __init__(self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str]) -> None:
         super().__init__(settings, kubeconfig, kinds)
         self._launches: Catalogue | None = None
+        self._before_launch: dict[tuple[str, str], Event] = {}
+        """Events that there were before the last launch."""
+        self._me = ""
 
     async def _greet(self) -> None:
         """Once the server has answered, load what the launch screen needs: it takes long enough to be felt there."""
         await super()._greet()
+        await self.me()
         if self._launches is None and len(self._kinds) > 1:
             from console.launch import Catalogue
 
@@ -50,6 +62,7 @@ class LaunchingCluster(WatchedCluster):
 
     def _left(self) -> None:
         super()._left()
+        self._me = ""
         if "runs" in vars(self):
             self.runs.left()
         if "follow" in vars(self):
@@ -71,10 +84,27 @@ class LaunchingCluster(WatchedCluster):
         return self._launches
 
     def _launcher(self) -> Launcher:
+        from console.cluster.release_secrets import require_small
         from console.helm import Helm
         from console.launch import Launcher
 
-        return Launcher(self._catalogue(), Helm(self.settings.kubeconfig, self.context), self.connected.client)
+        helm = Helm(self.settings.kubeconfig, self.context, partial(require_small, self.connected.client))
+        return Launcher(self._catalogue(), helm, self.connected.client, self.me)
+
+    async def me(self) -> str:
+        """As whom this person launches: the e-mail address of the login where the cluster knows one, else the user."""
+        if not self._me:
+            from console.cluster import actions
+
+            name = ""
+            with suppress(ConsoleError):  # the name of the user here is good enough, and the links say what is wrong
+                name = await actions.whoami(self.connected.client)
+            self._me = name if "@" in name else login_name()
+        return self._me
+
+    def whose(self, owner: str) -> str:
+        """The owner of something in a word: "you" for what this person launched."""
+        return YOU if owner and owner == short_name(self._me) else owner
 
     @cached_property
     def drafting(self) -> Drafting:
@@ -88,7 +118,11 @@ class LaunchingCluster(WatchedCluster):
         """What was launched, and what came of it."""
         from console.runs import Runs
 
-        return Runs(self, self._catalogue, self._launcher)
+        return Runs(self, self._catalogue, self._launcher, self._alarms_of)
+
+    def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
+        """Alarms of a job that this session heard since a moment."""
+        return ()
 
     @cached_property
     def follow(self) -> Follow:
@@ -139,18 +173,20 @@ class LaunchingCluster(WatchedCluster):
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a sound plan come to, such as its iterations; none while it has problems."""
-        return self._catalogue().notes(plan)
+        found = self._catalogue().notes(plan)
+        practice = self.practice or self.connected.target.cluster.practice_folder is not None
+        return (*found, *self._catalogue().practice_notes(plan)) if practice else found
 
     def suggest_name(self, recipe: str) -> str:
         """A valid name that says who and what."""
-        return self._catalogue().suggest_name(recipe, getuser())
+        return self._catalogue().suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
         """Nested values of `path=value` settings; raises BadInput."""
         return self._catalogue().set_values(recipe, settings)
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        """The objects a plan would make; the cluster is not asked."""
+        """The objects a plan would make; the cluster is asked for nothing but who launches."""
         return await self._launcher().render(plan)
 
     async def check(self, plan: LaunchPlan) -> None:
@@ -160,14 +196,42 @@ class LaunchingCluster(WatchedCluster):
     async def launch(self, plan: LaunchPlan) -> str:
         """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
         self.changing(f"launch {plan.name}")
+        self._before_launch = dict(self.fleet.events)
         job = await self._launcher().launch(plan)
         await self.runs.launched(plan)
         return job
+
+    async def refused_at_start(self, namespace: str, name: str) -> Why | None:
+        """Why the API server refuses the pods of the job that was just launched; None if it makes one or has to wait.
+
+        Waits for a few seconds: only events tell, a moment later. The kind events has to be watched.
+        """
+        from console.models.refused_pods import latest_refusal, why_refused
+
+        until = time.monotonic() + REFUSED_WITHIN
+        while time.monotonic() < until:
+            fresh = [
+                event
+                for key, event in self.fleet.events.items()
+                if event.namespace == namespace and self._before_launch.get(key) != event
+            ]
+            pods_of = f"{name}-workload-"
+            ours = [each for each in fresh if each.object_name == name or each.object_name.startswith(pods_of)]
+            if (refused := latest_refusal(ours)) is not None:
+                return why_refused(refused)
+            if any(each.reason == "SuccessfulCreate" and each.kind == "Job" for each in ours):
+                return None
+            if any(each.kind == "Workload" and each.reason == "Pending" and f"-{name}-" in each.object_name
+                   for each in fresh):  # fmt: skip
+                return None
+            await asyncio.sleep(0.1)
+        return None
 
     async def stop_job(self, namespace: str, name: str) -> StopReport:
         """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.runs.settle()
+        late = await self.runs.before_stop(namespace, name)
         report = await self.stopping.stop(namespace, name)
-        await self.runs.stopped(namespace, name)
+        await self.runs.stopped(namespace, name, late)
         return report

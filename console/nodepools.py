@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.google import loaded
+from console.models.finding import require_seen
 from console.models.node_pools import Group, PoolsPicture, join
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class NodePools:
             raise BadInput(f"A host is not reported for {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
         found = self._watched.fleet.nodes.get(("", node))
         if found is None:
+            require_seen(self._watched.fleet, "nodes", f"Whether there is a node {node}")
             raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
         if why := self.why_not_report(found):
             raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 import msgspec
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable, Unreadable
 from console.models.image_facts import ImageFacts, Reference
-from console.parsers.meta import Wire
+from console.parsers.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,11 @@ class _Step(Wire, rename={"created_by": "created_by"}):
     created_by: str | None = None
 
 
+class _Token(Wire, rename={"access_token": "access_token"}):
+    token: str | None = None
+    access_token: str | None = None
+
+
 class _Config(Wire):
     architecture: str | None = None
     config: _Settings | None = None
@@ -62,7 +68,7 @@ class _Config(Wire):
 
 
 class Registry:
-    """The registries of the world; `token` opens Google's, `stand_in` is an address that plays all of them."""
+    """The registries of the world; `token` opens Google's, and `stand_in`, an address that plays all of them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
@@ -79,7 +85,7 @@ class Registry:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=PATIENCE)
             self._session = aiohttp.ClientSession(timeout=timeout, trust_env=not self._stand_in)
-        bearer: dict[str, str] = {}
+        bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
         manifest = _read(raw, _Manifest)
         if manifest.manifests:
@@ -113,9 +119,9 @@ class Registry:
                     if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
                         bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
                         continue
-                    if not answer.ok:
+                    if not 200 <= answer.status < 300:
                         raise _refused(wanted, answer.status)
-                    return await answer.content.read(_LARGEST), answer.headers.get("Docker-Content-Digest", "")
+                    return await _body(wanted, answer), answer.headers.get("Docker-Content-Digest", "")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
         raise AssertionError("the second attempt returns or raises")
@@ -124,16 +130,37 @@ class Registry:
         """What the registry's own token service gives: to Google's own with our login, to others without any."""
         assert self._session is not None
         realm = parts.get("realm", "")
-        if not realm.startswith("https://"):
+        place = _split(realm)
+        if place is None:
             raise NotAllowed(f"The registry {wanted.host} wants a login of a kind that is not known.", status=401)
         params = {key: parts[key] for key in ("service", "scope") if key in parts}
-        mine = wanted.google and realm.startswith(f"https://{wanted.host}/")
-        login = aiohttp.BasicAuth("oauth2accesstoken", self._token) if mine and self._token else None
-        async with self._session.get(realm, params=params, auth=login) as answer:
-            if not answer.ok:
+        mine = wanted.google and place.netloc == wanted.host
+        own = mine and self._token
+        login = {"Authorization": aiohttp.encode_basic_auth("oauth2accesstoken", self._token)} if own else {}
+        async with self._session.get(realm, params=params, headers=login, allow_redirects=False) as answer:
+            if answer.status != 200:
                 raise _refused(wanted, answer.status)
-            told: dict[str, Any] = await answer.json(content_type=None)
-        return f"Bearer {told.get('token') or told.get('access_token', '')}"
+            told: _Token = _read(await _body(wanted, answer), _Token)
+        return f"Bearer {told.token or told.access_token or ''}"
+
+
+def _split(realm: str) -> SplitResult | None:
+    """The parts of a token service's address; None unless it is https with a plain host."""
+    try:
+        parts = urlsplit(realm)
+        return parts if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
+    except ValueError:
+        return None
+
+
+async def _body(wanted: Reference, answer: aiohttp.ClientResponse) -> bytes:
+    """A whole answer, unpacked; Unreadable if it is longer than any manifest."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > _LARGEST:
+            raise Unreadable(f"The registry {wanted.host} answers with more than {_LARGEST >> 20} MiB.")
+    return bytes(body)
 
 
 def _refused(wanted: Reference, status: int) -> Refused:
@@ -160,5 +187,5 @@ def _fitting(manifests: list[_Layer]) -> _Layer:
 def _read(raw: bytes, type_: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The registry's answer cannot be read: {error}.") from error

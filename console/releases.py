@@ -55,7 +55,7 @@ class Releases:
         launcher = self._launcher()
         launcher.catalogue.require_sound(plan)
         new = await launcher.helm.upgraded(
-            launcher.catalogue.chart, launcher.catalogue.chart_values(plan), name=plan.name, namespace=plan.namespace
+            launcher.catalogue.chart, await launcher.values_kept(plan), name=plan.name, namespace=plan.namespace
         )
         return await self._judged(plan.namespace, plan.name, new)
 
@@ -67,7 +67,7 @@ class Releases:
         _require_allowed(change, again)
         if not change.idle:
             launcher = self._launcher()
-            values = launcher.catalogue.chart_values(plan)
+            values = await launcher.values_kept(plan)
             await launcher.helm.upgrade(launcher.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
         return change
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from console.in_cloud import GoogleAlone
     from console.inside.containers import Inside
     from console.measures import Measures
+    from console.models.alarm import Alarm
     from console.models.facts import ContainerFact
+    from console.models.hang import HangReport
     from console.models.launch import Field, Recipe
     from console.models.log import LogLine
     from console.preflight import Preflight
@@ -124,7 +126,7 @@ class Session(ClusterInCloud):
 
     def _left(self) -> None:
         super()._left()
-        for name in {"alarms", "measures"} & vars(self).keys():
+        for name in {"alarms", "measures", "xray"} & vars(self).keys():
             vars(self)[name].left()
 
     async def close(self) -> None:
@@ -193,7 +195,7 @@ class Session(ClusterInCloud):
 
         return Gpus(self)
 
-    @property
+    @cached_property
     def xray(self) -> Xray:
         """Where the processes of a job are that hangs."""
         from console.xray import Xray
@@ -281,4 +283,10 @@ class Session(ClusterInCloud):
         """What is wrong with the jobs that are watched."""
         from console.alarms import Alarms
 
-        return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus)
+        return Alarms(self, lambda: self.follow, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
+
+    def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
+        return self.alarms.told_of(namespace, name, since) if self.heeds_alarms else ()
+
+    def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
+        return self.xray.reports.get(key) if "xray" in vars(self) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from getpass import getuser
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,3 +23,11 @@ class Settings:
     read_only: bool = False
     practice: bool = False
     """The cluster is the practice cluster, and every screen says so."""
+
+
+def login_name() -> str:
+    """The user of this machine; empty for an account that has no name."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container's user by number alone
+        return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from console.errors import NotFound
+from console.errors import ConsoleError, NotFound
 from console.models.access import StopReport
 from console.models.release import Leftover, StopPlan
 
@@ -82,7 +82,8 @@ class Stopping:
     # what is left of others
 
     async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
-        """What releases left behind (in all namespaces, if none is given), and the kinds that may not be listed."""
+        """What releases and people left behind (empty: in all namespaces), and the kinds that may not be listed."""
+        from console.cluster.hand_made import hand_made
         from console.cluster.ours import labelled
 
         found, hidden = await labelled(self._cluster.connected.client, namespace)
@@ -102,11 +103,20 @@ class Stopping:
         running = {(each.release_namespace, each.release) for each in found if each.kind == "JobSet"}
         if "JobSet" not in hidden:
             left += [
-                Leftover("Release", *key, key[1], f"Its job is gone; Helm calls it {release.status}.")
+                Leftover("Release", *key, key[1], await self._of_release(*key, release.status))
                 for key, release in releases.items()
                 if key not in running
             ]
-        return tuple(left), hidden
+        made, unseen = await hand_made(self._cluster.connected.client, namespace)
+        return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
+
+    async def _of_release(self, namespace: str, name: str, status: str) -> str:
+        """What is left of a release whose job is gone, object by object."""
+        try:
+            objects = await self._launcher().helm.removable(name=name, namespace=namespace)
+        except ConsoleError as error:
+            return f"Its job is gone. {error.message}"
+        return f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(objects) or 'nothing else'}."
 
     async def remove(self, leftover: Leftover) -> None:
         """Ask a leftover to go."""

@@ -151,7 +151,7 @@ class StoredThings:
     # logs of jobs
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
-        """Put what all ranks of a job have printed into a bucket, laid out as document 003 has it.
+        """Put what all ranks of a job have printed into a bucket, laid out as `log_files` says.
 
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
@@ -247,5 +247,5 @@ def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) 
     path = folder.name if folder else place.path
     return (
         f"TensorBoard: in a pod that mounts the bucket at /gcs run tensorboard --logdir /gcs/{path} --port 6006, "
-        "then open port 6006 of it (f on the rank, or a4 forward JOB RANK 6006)."
+        "then open port 6006 of it (f on the pod, or a4 forward JOB POD 6006)."
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.settings import Settings
 
-_BY_ITSELF = "It is tried again by itself."
+_BY_ITSELF = "Retrying automatically."
 _MAY_AGAIN = 60.0
 """Seconds for which an answer about rights is believed."""
 
@@ -66,6 +66,11 @@ class WatchedCluster:
     def read_only(self) -> bool:
         """Whether nothing may be changed."""
         return self.settings.read_only
+
+    @property
+    def unverified(self) -> bool:
+        """Whether the API server may show any certificate, so that anybody on the way could be it."""
+        return self.connected.client.login.unverified
 
     @property
     def practice(self) -> bool:

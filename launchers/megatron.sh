@@ -23,7 +23,7 @@ keep_when_all_is_skipped() {
 
 # On every pod: packages in one pod's image are in no other's.
 step_environment() {
-    local driver=/usr/local/lib/python3.12/dist-packages/triton/backends/nvidia/driver.py packages=()
+    local driver=/usr/local/lib/python3.12/dist-packages/triton/backends/nvidia/driver.py package packages=()
     if skips SKIP_ENV_SETUP environment; then return; fi
     step environment
     need pip "use an image with Python"
@@ -38,7 +38,15 @@ step_environment() {
     read -ra packages <<<"$A4_PACKAGES"
     if ((${#packages[@]})); then pip install "${packages[@]}"; fi
     read -ra packages <<<"$A4_BUILT_PACKAGES"
-    if ((${#packages[@]})); then pip install --no-build-isolation "${packages[@]}"; fi
+    # pip would leave parts of the image's own beside a Transformer Engine that is built here.
+    if [[ "$A4_BUILT_PACKAGES" == *TransformerEngine* ]]; then
+        pip uninstall -y transformer-engine transformer-engine-cu12 transformer-engine-torch
+    fi
+    # One by one: later ones are built against those before.
+    for package in ${packages[@]+"${packages[@]}"}; do
+        echo "$package is compiled in every pod; an image that has it saves this"
+        NVTE_FRAMEWORK=pytorch CAUSAL_CONV1D_FORCE_BUILD=TRUE pip install --no-build-isolation "$package"
+    done
 }
 
 step_clone() {
@@ -95,9 +103,20 @@ step_download() {
     fi
 }
 
+# of_this_model FOLDER: its marker names the model whose weights lie in it; two in one folder would be neither.
+of_this_model() {
+    local there=""
+    if [[ -e "$root$1/.a4-complete" ]]; then there="$(<"$root$1/.a4-complete")"; fi
+    if [[ -n "$there" && "$there" != "$A4_MODEL_ID" ]]; then
+        echo "$1 holds the weights of $there, not of $A4_MODEL_ID: name another folder, or delete it" >&2
+        exit 1
+    fi
+}
+
 download_model() {
     local folder="$root$A4_HF_FOLDER"
-    if [[ -e "$folder/.a4-complete" && "$(<"$folder/.a4-complete")" == "$A4_MODEL_ID" ]]; then
+    of_this_model "$A4_HF_FOLDER"
+    if [[ -e "$folder/.a4-complete" ]]; then
         echo "$A4_MODEL_ID is in $A4_HF_FOLDER already"
         return
     fi
@@ -116,7 +135,8 @@ download_model() {
     du -sh "$folder"
 }
 
-# Indexed fine-tuning data: the sequence length must be the training's.
+# Indexed fine-tuning data: the sequence length must be the training's. The script ends well whether or not its Python
+# did: the data are built when their files are there.
 step_build_data() {
     local arguments=(
         "$A4_SFT_SOURCE"
@@ -126,18 +146,24 @@ step_build_data() {
         "$A4_HF_FOLDER"
         "$MP_SFT_PACKING"
     )
-    local marker="$root${A4_SFT_PREFIX}_text_document.a4-complete"
+    local data="$root${A4_SFT_PREFIX}_text_document"
+    local marker="$data.a4-complete"
     if skips SKIP_DATA_BUILD build-data; then return; fi
     if ! is_first; then
         step_skip build-data "index 0 does this"
         return
     fi
-    if [[ -e "$marker" && "$(<"$marker")" == "${arguments[*]}" ]]; then
+    if [[ -s "$data.bin" && -s "$data.idx" && -e "$marker" && "$(<"$marker")" == "${arguments[*]}" ]]; then
         step_skip build-data "${A4_SFT_PREFIX}_text_document is there already"
         return
     fi
     step build-data
+    rm -f "$data.bin" "$data.idx" "$marker"
     (cd "$pai_code/toolkits/sft_data_preprocessing" && bash run_build_idxmap_sft_dataset.sh "${arguments[@]}")
+    if [[ ! -s "$data.bin" || ! -s "$data.idx" ]]; then
+        echo "the script has built no ${A4_SFT_PREFIX}_text_document.bin and .idx: its last lines above say why" >&2
+        exit 1
+    fi
     echo "${arguments[*]}" >"$marker"
 }
 
@@ -158,6 +184,7 @@ convert_weights() {
         target="$A4_MCORE_FOLDER"
         arguments=("$A4_MODEL_SIZE" "$A4_HF_FOLDER" "$target" false "$A4_CONVERT_CUDA" "$A4_CONVERT_PR")
     fi
+    of_this_model "$target"
     if is_first; then post convert "$(if is_converted "$root$target"; then echo no; else echo yes; fi)"; fi
     if [[ "$(read_post convert)" == "no" ]]; then
         step_skip convert "$target is converted already"
@@ -165,7 +192,7 @@ convert_weights() {
     fi
     step convert
     (cd "$pai_code/toolkits/distributed_checkpoints_convertor" && on_all_nodes "$script" "${arguments[@]}")
-    if is_first; then touch "$root$target/.a4-complete"; fi
+    if is_first; then echo "$A4_MODEL_ID" >"$root$target/.a4-complete"; fi
 }
 
 # A folder that exists proves nothing; what is written last does.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# NCCL all-reduce over all GPUs: index 0 runs nccl-tests under mpirun, the other pods serve it and end as it did.
+# NCCL all-reduce over all GPUs: index 0 runs nccl-tests under mpirun, the other pods serve it.
 # The chart sets what mpi.sh names, and A4_NCCL_BEGIN, A4_NCCL_END, A4_NCCL_FACTOR, A4_NCCL_ITERS, A4_NCCL_WARMUP;
 # prepare.sh has run before.
 set -euo pipefail
@@ -24,5 +24,5 @@ step_connectivity
 
 step all-reduce
 mpirun --allow-run-as-root --hostfile "$hostfile" -wdir "$tests" -mca plm_rsh_no_tree_spawn 1 \
-    --mca orte_keep_fqdn_hostnames 1 --map-by slot --mca plm_rsh_agent "$agent" \
+    --mca orte_keep_fqdn_hostnames 1 ${network[@]+"${network[@]}"} --map-by slot --mca plm_rsh_agent "$agent" \
     bash -c "source $environment && ./build/all_reduce_perf -b $A4_NCCL_BEGIN -e $A4_NCCL_END -f $A4_NCCL_FACTOR -n $A4_NCCL_ITERS -g 1 -w $A4_NCCL_WARMUP"

@@ -15,7 +15,7 @@ if [[ ! -x "$perf" ]]; then
     exit 1
 fi
 
-# The document's step of one byte is for one size; between two it would make a row for every byte.
+# A step of one byte is for one size; between two it would make a row for every byte.
 by=(-i 1)
 if [[ "$A4_NCCL_BEGIN" != "$A4_NCCL_END" ]]; then by=(-f "$A4_NCCL_FACTOR"); fi
 

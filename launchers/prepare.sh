@@ -1,27 +1,23 @@
 #!/usr/bin/env bash
-# First stage in every pod: libraries and environment, sshd on port 2222; on index 0 also discovery of the other pods,
-# their order in the building, and the MPI host file.
-# The chart sets JOB_COMPLETION_INDEX, NNODES, GPUS_PER_NODE, HOSTNAME_PREFIX, DOMAIN_NAME, SSH_PUBLIC_KEY,
-# A4_DISCOVERY_SECONDS, A4_SSH, with gIB also NCCL_PLUGIN_PATH and NCCL_INIT_SCRIPT, and mounts the release's keys at /a4/ssh.
+# First stage in every pod: libraries and environment, sshd on port 2222; index 0 finds the other pods, says in which
+# order they stand, and writes the MPI host file.
+# The chart sets JOB_COMPLETION_INDEX, GPUS_PER_NODE, SSH_PUBLIC_KEY, A4_SSH, A4_PLACED_BY, A4_PLACED_HOW, what pods.sh
+# names, with gIB also NCCL_PLUGIN_PATH and NCCL_INIT_SCRIPT, and mounts the release's keys at /a4/ssh.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="${A4_ROOT:-}"
-pause="${A4_RETRY_SECONDS:-2}"
-port="${A4_SSH_PORT:-2222}"
 export PATH="$PATH:$root/usr/local/sbin:$root/usr/sbin:$root/sbin"
 # shellcheck source=launchers/steps.sh
 source "$here/steps.sh"
+# shellcheck source=launchers/pods.sh
+source "$here/pods.sh"
 trap 'step_end $?' EXIT
 
 workers=()
 for ((index = 0; index < NNODES; index++)); do
-    workers+=("${HOSTNAME_PREFIX}0-$index.$DOMAIN_NAME")
+    workers+=("$(pod_name "$index")")
 done
-
-on_worker() {
-    ssh -q -F "$root/root/.ssh/config" -o BatchMode=yes -o ConnectTimeout=5 -p "$port" "$@"
-}
 
 use_libraries() {
     if [[ -d "$root${NCCL_PLUGIN_PATH:-/nowhere}" ]]; then
@@ -43,11 +39,25 @@ install_lspci() {
     fi
 }
 
-# Processes that mpirun starts through sshd do not inherit the container's environment: they source this file.
+# Plain images of NVIDIA have no sshd.
+install_sshd() {
+    if ! command -v apt-get >/dev/null; then return; fi
+    echo "no sshd in this image: openssh-server is installed"
+    if ! {
+        timeout 60 apt-get update -qq &&
+            DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -qq -y openssh-server
+    } >/dev/null 2>&1; then
+        echo "openssh-server could not be installed: no shell by ssh and no editor reaches this pod"
+    fi
+}
+
+# Processes that mpirun starts through sshd do not inherit the container's environment: they source this file. It may
+# hold secrets.
 write_environment() {
     local file="$root/tmp/export_init_env.sh"
     local own="NCCL_SOCKET_IFNAME NCCL_TUNER_CONFIG_PATH NCCL_DEBUG${A4_NCCL_OWN:+ $A4_NCCL_OWN}"
-    (umask 077 && export -p | grep -vE '^declare -x (_|PWD|OLDPWD|SHLVL)(=|$)' >"$file")
+    rm -f "$file"
+    (umask 077 && export -p | grep -vE '^declare -x (_|PWD|OLDPWD|SHLVL|TERM)(=|$)' >"$file")
     if [[ -n "${NCCL_INIT_SCRIPT:-}" && -e "$root$NCCL_INIT_SCRIPT" ]]; then
         {
             echo "source '$root$NCCL_INIT_SCRIPT'"
@@ -57,6 +67,38 @@ write_environment() {
             echo "unset NCCL_NVLS_ENABLE TORCH_NCCL_USE_COMM_NONBLOCKING"
         } >>"$file"
     fi
+    echo "export A4_ENVIRONMENT=here" >>"$file"
+}
+
+# Shells, ssh and editors come into the pod beside the recipe: they get the same environment. sshd gives it to whatever
+# it starts, but for values of several lines; bash reads the rest, and all of it where nobody gave anything.
+share_environment() {
+    local home="$root/root" file="$root/tmp/export_init_env.sh" entry profile=.profile name
+    local read="if [ -n \"\${BASH_VERSION:-}\" ] && [ -z \"\${A4_ENVIRONMENT:-}\" ] && [ -r $file ]; then . $file; fi"
+    rm -f "$home/.ssh/environment"
+    (
+        umask 077
+        set +eu
+        # shellcheck source=/dev/null
+        source "$file" >/dev/null 2>&1
+        env -0 | while IFS= read -r -d '' entry; do
+            case "$entry" in
+            *$'\n'* | _=* | PWD=* | OLDPWD=* | SHLVL=* | HOME=* | A4_ENVIRONMENT=*) ;;
+            *) printf '%s\n' "$entry" ;;
+            esac
+        done >"$home/.ssh/environment"
+    )
+    for name in .bash_profile .bash_login; do
+        if [[ -e "$home/$name" ]]; then profile="$name"; fi
+    done
+    for name in .bashrc "$profile"; do
+        touch "$home/$name"
+        if ! grep -qF "$read" "$home/$name"; then
+            # Before all else: many a .bashrc ends early where nobody types.
+            { echo "$read"; cat "$home/$name"; } >"$home/$name.part"
+            mv "$home/$name.part" "$home/$name"
+        fi
+    done
 }
 
 look_at_gpus() {
@@ -113,20 +155,21 @@ UsePAM no
 PidFile $root/run/sshd/a4.pid
 MaxStartups 256
 MaxSessions 256
+PermitUserEnvironment yes
 Subsystem sftp internal-sftp
 SetEnv PATH=$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-/usr/lib}
 CONFIG
     "$sshd" -f "$root/etc/ssh/a4_sshd_config"
+    touch "$root/tmp/a4-sshd"
     echo "sshd listens on port $port"
 }
 
 discover() {
     local worker deadline=$((SECONDS + A4_DISCOVERY_SECONDS))
-    need ssh "use an image with openssh-client"
     for worker in "${workers[@]}"; do
-        until on_worker "$worker" hostname >/dev/null; do
+        until on_pod "$worker" "touch $found_file"; do
             if ((SECONDS >= deadline)); then
-                echo "$worker has not answered within $A4_DISCOVERY_SECONDS s" >&2
+                echo "$worker has not answered within $A4_DISCOVERY_SECONDS s: look why its pod is not there" >&2
                 exit 1
             fi
             sleep "$pause"
@@ -135,32 +178,17 @@ discover() {
     done
 }
 
-# LOCATION WORKER lines, near machines side by side. A machine that does not tell its place comes after the others.
-sort_by_place() {
-    local worker place try code places="$root/tmp/${HOSTNAME_PREFIX}worker-locations.txt"
-    local url=http://metadata.google.internal/computeMetadata/v1/instance/attributes/physical_host
-    : >"$places"
-    for worker in "${workers[@]}"; do
-        place=""
-        for ((try = 0; try < ${A4_PLACE_TRIES:-5}; try++)); do
-            code=0
-            place="$(on_worker "$worker" "curl -sf -m 5 -H 'Metadata-Flavor: Google' $url")" || code=$?
-            if [[ "$code" -eq 0 ]]; then break; fi
-            place=""
-            # An answer that there is no such thing (22), or no curl (127), will be the same the next time.
-            if [[ "$code" -eq 22 || "$code" -eq 127 ]]; then break; fi
-            sleep "$pause"
-        done
-        if [[ -z "$place" ]]; then echo "$worker does not tell where its machine is"; fi
-        echo "${place:-~unknown} $worker" >>"$places"
-    done
-    LC_ALL=C sort -s -k1,1 "$places" >"$root/tmp/job-worker-rank-order.txt"
-    cut -d' ' -f2 "$root/tmp/job-worker-rank-order.txt" >"$root/tmp/job-worker-hostnames-order.txt"
-    cat "$root/tmp/job-worker-rank-order.txt"
+# Pods do not see where their machines are. Kueue does, and gives neighbouring indices to neighbouring machines.
+say_order() {
+    if [[ -n "$A4_PLACED_BY" && -n "$A4_PLACED_HOW" ]]; then
+        echo "order: by index, as Kueue has placed the pods by topology (${A4_PLACED_HOW/#true/unconstrained})"
+    else
+        echo "order: not known, as Kueue has not placed these pods by topology; they stand by index"
+    fi
 }
 
 write_host_file() {
-    sed "s/$/ slots=$GPUS_PER_NODE/" "$root/tmp/job-worker-hostnames-order.txt" >"$root/etc/job-worker-services.txt"
+    printf "%s slots=$GPUS_PER_NODE\n" "${workers[@]}" >"$root/etc/job-worker-services.txt"
     cat "$root/etc/job-worker-services.txt"
 }
 
@@ -175,26 +203,41 @@ else
     step_skip gpus "no nvidia-smi in this image"
 fi
 
-if ! command -v sshd >/dev/null && [[ "${A4_SSH:-required}" == "optional" ]]; then
-    for name in ssh discovery order hostfile; do
-        step_skip "$name" "no sshd in this image, and the recipe needs none"
-    done
-    exit
+if ! command -v sshd >/dev/null; then
+    install_sshd
+    if [[ "${A4_SSH:-required}" == "optional" ]]; then
+        # One that was installed is for people alone: it may have failed in another pod, for which no pod must wait.
+        if command -v sshd >/dev/null && command -v ssh-keygen >/dev/null; then
+            step ssh
+            install_keys
+            share_environment
+            start_sshd
+            rm -f "$root/tmp/a4-sshd"
+        else
+            step_skip ssh "no sshd in this image, and the recipe needs none"
+        fi
+        for name in discovery order hostfile; do
+            step_skip "$name" "no sshd in this image, and the recipe needs none"
+        done
+        exit
+    fi
 fi
 
 step ssh
+need ssh "use an image with openssh-client"
 install_keys
+share_environment
 start_sshd
 
+step discovery
 if [[ "$JOB_COMPLETION_INDEX" -eq 0 ]]; then
-    step discovery
     discover
     step order
-    sort_by_place
+    say_order
     step hostfile
     write_host_file
 else
-    step_skip discovery "index 0 does this"
+    wait_to_be_found
     step_skip order "index 0 does this"
     step_skip hostfile "index 0 does this"
 fi

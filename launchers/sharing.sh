@@ -1,13 +1,33 @@
 # shellcheck shell=bash
 # What pods of a job share through the workspace: code, and flags by which index 0 lets the others go on.
 # Sourced by recipes that need a workspace, after steps.sh.
-# The chart sets JOB_COMPLETION_INDEX, JOB_IDENTIFIER (different for every run and every restart), PAI_WORKSPACE_ROOT.
+# The chart sets JOB_COMPLETION_INDEX, NNODES, JOB_ID (the release), JOB_IDENTIFIER (the release and what differs for
+# every run and every restart), PAI_WORKSPACE_ROOT.
 
 root="${A4_ROOT:-}"
 share="$root$PAI_WORKSPACE_ROOT"
 flags="$share/sync_flags_$JOB_IDENTIFIER"
 
 is_first() { [[ "$JOB_COMPLETION_INDEX" -eq 0 ]]; }
+
+# Flags of earlier runs of this release that did not come to their end. Its identifier ends with a uid, which no release
+# has in its name.
+remove_old_flags() {
+    local folder uid="????????-????-????-????-????????????"
+    for folder in "$share/sync_flags_$JOB_ID"-$uid; do
+        if [[ -d "$folder" && "$folder" != "$flags" ]]; then rm -rf "$folder"; fi
+    done
+}
+if is_first; then remove_old_flags; fi
+
+# The last pod that has done its part takes the flags away: nobody reads them any more. steps.sh calls it.
+leave_share() {
+    local ended
+    if [[ ! -d "$flags" ]]; then return; fi
+    touch "$flags/ended-$JOB_COMPLETION_INDEX" 2>/dev/null || return 0
+    ended=("$flags"/ended-*)
+    if ((${#ended[@]} == NNODES)); then rm -rf "$flags"; fi
+}
 
 # post NAME [WORD]: the word is there at once and whole, or not at all.
 post() {

@@ -48,4 +48,5 @@ step_end() {
     else
         step_done
     fi
+    if [[ "$code" -eq 0 ]] && declare -F leave_share >/dev/null; then leave_share; fi
 }

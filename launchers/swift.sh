@@ -17,12 +17,24 @@ step_megatron() {
             echo "$MEGATRON_LM_PATH is there and is no Megatron-LM: name another folder, or move it away" >&2
             exit 1
         fi
-        step_skip megatron "$MEGATRON_LM_PATH is there already"
+        step_skip megatron "$MEGATRON_LM_PATH is there already$(other_branch)"
     else
         step megatron
         clone https://github.com/NVIDIA/Megatron-LM.git "$root$MEGATRON_LM_PATH" --branch "$A4_MEGATRON_BRANCH"
     fi
     step_sync megatron
+}
+
+# A clone that was made for another version is used, and named: it may be the person's own.
+other_branch() {
+    local found
+    if [[ ! -d "$root$MEGATRON_LM_PATH/.git" ]]; then return; fi
+    found="$(git -c safe.directory='*' -C "$root$MEGATRON_LM_PATH" describe --all --exact-match 2>/dev/null || true)"
+    found="${found#heads/}"
+    found="${found#tags/}"
+    if [[ -n "$found" && "$found" != "$A4_MEGATRON_BRANCH" ]]; then
+        echo ", at $found: SWIFT $A4_SWIFT_VERSION goes with $A4_MEGATRON_BRANCH, which another folder would get"
+    fi
 }
 
 # Paths in the commands are relative to the workspace.
@@ -41,7 +53,7 @@ export_ranks() {
     export NPROC_PER_NODE="$GPUS_PER_NODE" NODE_RANK="$JOB_COMPLETION_INDEX"
 }
 
-# What the document's own list has in common for both trainings. SWIFT 4 calls some of it otherwise.
+# What both trainings have in common. SWIFT 4 calls some of it otherwise.
 common_arguments() {
     local load=--load save=--save epochs=--max_epochs save_interval=--save_interval workers=--num_workers datasets=()
     if at_least 4.0; then

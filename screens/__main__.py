@@ -22,6 +22,7 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    os.umask(os.umask(0o077) | 0o022)  # whatever the shell says: nobody else may write what this program makes
     if "proxy" in argv:
         gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time
         from screens.cli import proxy  # before everything else is imported: ssh waits for it
@@ -29,9 +30,10 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
         gc.enable()
+    from screens.cli.guarded import guarded
     from screens.cli.output import speaking
 
-    with speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
+    with guarded(), speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return do(argv)
 
 

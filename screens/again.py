@@ -59,6 +59,10 @@ def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
 
 
 def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
-    """The release that a job came from; a job's own name stands for one that none made."""
+    """The release that a job came from, or that none made it; a job's own name stands for one that is gone."""
     jobset = screen.app.fleet.jobsets.get(key)
+    if jobset is not None and not jobset.release:
+        screen.notify(f"{jobset.name} belongs to no Helm release: nothing to change or roll back.", severity="warning",
+                      markup=False)  # fmt: skip
+        return
     screen.app.open_page("release", key[0], (jobset.release if jobset else "") or key[1])

@@ -14,7 +14,10 @@ from screens.widgets.log_foot import Told
 
 if TYPE_CHECKING:
     from console.models.alarm import Alarm
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
     from screens.base import LiveApp
+    from screens.widgets.job_line import JobLine
     from screens.widgets.log_view import LogView
 
 OFF = "A4_NOTIFY"
@@ -40,6 +43,30 @@ def watch(app: LiveApp, key: tuple[str, str]) -> None:
 def alarms_of(app: LiveApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
     """The alarms of a job, as they are now; none of a job that is not watched."""
     return app.session.alarms.of(*key) if app.connected and app.session.heeds_alarms else ()
+
+
+def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
+    """A job with all that is known of how it is."""
+    from screens.widgets.job_line import JobLine
+
+    if not app.connected:
+        return JobLine(jobset, fleet, owner=jobset.owner)
+    owner = app.whose(jobset.owner)
+    glance = app.session.measures.glancing.of(jobset.uid)
+    if not app.session.heeds_alarms:
+        return JobLine(jobset, fleet, glance, owner=owner)
+    alarms, key = app.session.alarms, jobset.key
+    return JobLine(jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner)
+
+
+def has_changed(app: LiveApp, line: JobLine) -> bool:
+    """Whether alarms say something else of a job than when its line was made."""
+    return alarms_of(app, line.jobset.key) != line.alarms or late_of(app, line.jobset.key) != line.late
+
+
+def late_of(app: LiveApp, key: tuple[str, str]) -> str:
+    """That the next step of a job is late; empty: it is not, or the job is not watched."""
+    return app.session.alarms.late(*key) if app.connected and app.session.heeds_alarms else ""
 
 
 class Bell:
@@ -79,14 +106,14 @@ def ring(app: LiveApp, bell: Bell) -> None:
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.words)
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.full)
 
 
 def _show(app: LiveApp, alarms: list[Alarm]) -> None:
     """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
     them in full.
     """
-    told = [(f"{GLYPH} {each.job}: {each.kind}", each.words) for each in alarms]
+    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.said}\n{each.next}") for each in alarms]
     in_corner = [each for each in app._notifications if each.title.startswith(GLYPH)]
     below = _log_in_front(app) if told or in_corner else None
     if below is None:
@@ -96,7 +123,7 @@ def _show(app: LiveApp, alarms: list[Alarm]) -> None:
         for each in in_corner:
             app._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         told = [*((each.title, each.message) for each in in_corner), *told]
-        title, words = told[0]
+        title, words = told[0][0], told[0][1].partition("\n")[0]
         others = len(told) - 1
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
         short = title.replace(":", "") + (f" +{others}" if others else "") + _key_of_alarms(app)

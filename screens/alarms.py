@@ -105,7 +105,7 @@ class AlarmsScreen(LiveScreen):
         whole = self.query_one("#whole", SentenceLine)
         whole.runs = () if alarm is None else (
             Run(f"{GLYPH if alarm.now else '○'} ", "bad" if alarm.now else "dim"), Run(f"{alarm.job} ", "strong"),
-            Run(f"{alarm.kind}: {alarm.words}"),
+            Run(f"{alarm.kind}: {alarm.full}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)
@@ -120,6 +120,6 @@ class AlarmsScreen(LiveScreen):
                 "busbw": "nccl",
                 "gpu": "gpus",
                 "failed": "log",
-                "restart": "ranks",
+                "restart": "pods",
             }.get(alarm.kind, "training")
             self.app.open_page("job", alarm.namespace, alarm.job, tab)

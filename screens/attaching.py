@@ -56,7 +56,7 @@ def consequences(plan: SshPlan) -> list[str]:
     if plan.adds_key:
         lines.append(f"Pod {plan.pod} does not know it and gets it, for {plan.user}:" if plan.makes_key else
                      f"Pod {plan.pod} does not know your key, {plan.key}, and gets it, for {plan.user}:")  # fmt: skip
-        others = f", the other ranks of {plan.job} when you connect to them" if plan.ranks > 1 else ""
+        others = f", the other pods of {plan.job} when you connect to them" if plan.ranks > 1 else ""
         lines.append(f"one line in ~/.ssh/authorized_keys{others}.")
     if plan.adds_line:
         lines.append(f"{plan.config} begins with `{plan.line}`; `a4 ssh --undo` takes it away.")

@@ -2,7 +2,6 @@
 
 State enters at one place, `LiveApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
 asks for goes to the session, and what comes of it returns with the next picture.
-Over 300 lines, because the two are halves of that one way.
 """
 
 from __future__ import annotations
@@ -25,14 +24,17 @@ from screens.widgets.abstract import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
+from screens.widgets.text_gate import TextGate
 from screens.widgets.title_bar import Title, TitleBar
-from screens.wording import job_ink, job_inks
+from screens.wording import JobInks, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.filter import LineFilter
+    from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
     from console.in_cloud import GoogleAlone
@@ -74,6 +76,7 @@ class LiveApp(OrderedApp):
         super().__init__()
         self.settings = settings
         self._connect = connect
+        self._text_gate = TextGate()
         self._session: Session | None = None
         self._alone: GoogleAlone | None = None
         self.only_namespace = ""
@@ -82,7 +85,28 @@ class LiveApp(OrderedApp):
         """The job launched last, until the list of jobs has put its cursor there."""
         self.launch_wish: LaunchWish | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
-        self._job_inks: dict[str, str] | None = None
+        self._job_inks = JobInks()
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
+        clean = "\n".join(map(one_line, message.split("\n")))
+        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and the gate that every line passes."""
+        return [*super().get_line_filters(), self._text_gate]
+
+    def whose(self, owner: str) -> str:
+        """The owner of something in a word: "you" for what whoever looks has launched."""
+        return self.session.whose(owner) if self.connected else owner
 
     @property
     def session(self) -> Session:
@@ -143,15 +167,12 @@ class LiveApp(OrderedApp):
             self.fleet = fleet
 
     def job_ink(self, uid: str) -> str:
-        """The ink of a job, the same on every screen; jobs of one picture share inks only when there are too many."""
-        if self._job_inks is None:
-            jobsets = sorted(self.fleet.jobsets.values(), key=lambda each: (each.created, each.uid))
-            self._job_inks = job_inks(each.uid for each in jobsets)
-        return self._job_inks.get(uid) or job_ink(uid)
+        """The ink of a job, the same on every screen; those that are drawn share inks only when there are too many."""
+        return self._job_inks.of(uid)
 
     def watch_fleet(self) -> None:
         """Jobs may have come or gone."""
-        self._job_inks = None
+        self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: str) -> None:
         """Open a page by name about an object."""
@@ -318,6 +339,7 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
             narrowed=bool(app.only_namespace),
             practice=app.settings.practice,
             read_only=app.settings.read_only,
+            unverified=app.connected and app.session.unverified,
             links=self.links(app.fleet),
             trouble=app.trouble.message if app.trouble else "",
         )

@@ -76,7 +76,7 @@ class BucketScreen(InGoogleScreen):
         Binding("u", "fetch", "Copy here", id="bucket.fetch",
                 tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
         Binding("s", "store", "Store logs", id="bucket.store",
-                tooltip="Put what all ranks of a job have printed into this folder"),
+                tooltip="Put what all pods of a job have printed into this folder"),
         Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
         Binding("r", "read", "Read again", id="bucket.read", tooltip="Look anew"),
     ]  # fmt: skip

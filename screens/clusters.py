@@ -197,7 +197,7 @@ class ClustersScreen(AskingScreen):
         """Put it into a kubeconfig."""
         cloud = await self.cloud()
         usual = "" if self.app.settings.practice else str(cloud.usual_kubeconfig())
-        hint = "An entry of that name is replaced; all else stays. No token is written. Esc turns away."
+        hint = "An entry of that name is replaced; all else stays. No token is written. Esc cancels."
         path = await self.app.push_screen_wait(Prompt(f"Put {cluster.context} into which file?", usual, hint=hint))
         if not path:
             return

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 async def fetch_from_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """A dialog that copies from a rank."""
-    await fetch_from_pod(screen, line.jobset.namespace, rank.name, f"rank {rank.number} of {line.jobset.name}")
+    await fetch_from_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
 
 
 async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """A dialog that copies to a rank."""
-    await send_to_pod(screen, line.jobset.namespace, rank.name, f"rank {rank.number} of {line.jobset.name}")
+    await send_to_pod(screen, line.jobset.namespace, rank.name, f"pod {rank.number} of {line.jobset.name}")
 
 
 async def fetch_from_pod(screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "") -> None:

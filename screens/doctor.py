@@ -85,7 +85,7 @@ class DoctorScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Whose doctor."""
-        return f"rank {self._rank} doctor"
+        return f"pod {self._rank} doctor"
 
     def body(self) -> ComposeResult:
         """Whom it is about, the steps, and what mends them."""
@@ -119,7 +119,7 @@ class DoctorScreen(LiveScreen):
     async def _diagnose(self) -> None:
         self._running = True
         self._draw()
-        with self.report_errors(f"Could not look at rank {self._rank}"):
+        with self.report_errors(f"Could not look at pod {self._rank}"):
             async for step in self.session.attach.diagnose(*self.key, self._rank):
                 self._steps[step.name] = step
                 self._draw()
@@ -129,7 +129,7 @@ class DoctorScreen(LiveScreen):
     def _draw(self) -> None:
         rows: dict[tuple[str, ...], Row] = {(name,): (name, self._steps.get(name)) for name in STEPS}
         self.table.show_rows(rows, None)
-        self.who.runs = (Run(f"{self.key[1]} rank {self._rank}", "strong"), Run(f"  {self._verdict()}"))
+        self.who.runs = (Run(f"{self.key[1]} pod {self._rank}", "strong"), Run(f"  {self._verdict()}"))
         wrong = [step for step in self._steps.values() if step.fix]
         runs = [part for step in wrong for part in (Run("→ ", "head"), Run(f"{step.title}: {step.fix}  "))]
         self.fix.runs = tuple(runs)

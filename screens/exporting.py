@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from screens.modals.prompt import Prompt
+from screens.wording import whole_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,13 @@ KINDS = ("csv", "json", "svg")
 async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
     """Asks where to and writes there what `text` gives for that kind of file; to be run in a worker."""
     place = await screen.app.push_screen_wait(
-        Prompt("Save as", name, hint="The ending says what it becomes: .csv, .json or .svg. Esc turns away.")
+        Prompt("Save as", name, hint="The ending says what it becomes: .csv, .json or .svg. Esc cancels.")
     )
     if not place:
         return
     with screen.report_errors("Nothing is saved"):
         await asyncio.to_thread(write_export, place, text)
-        screen.notify(f"{place} is written.", title="Saved", markup=False)
+        screen.notify(f"{whole_path(place)} is written.", title="Saved", markup=False)
 
 
 def write_export(place: str, text: Callable[[str], str]) -> None:

@@ -52,7 +52,7 @@ class FactsScreen(LiveScreen):
     @property
     def crumb(self) -> str:
         """Whose facts they are."""
-        return f"{f'rank {self._rank}' if self._rank else self.key[1]} facts"
+        return f"{f'pod {self._rank}' if self._rank else self.key[1]} facts"
 
     def body(self) -> ComposeResult:
         """Whom they are of, and what was said."""

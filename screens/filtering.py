@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from textual import on
+from textual.binding import Binding
 from textual.screen import Screen
 
 from screens.widgets.filter_line import FilterInput, FilterLine
 from screens.widgets.table import ResourceTable
+from screens.wording import MINE
 
 if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
+
+
+ONLY_MINE = Binding("m", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
 class FilteredScreen(Screen[None], inherit_bindings=False):
@@ -44,6 +49,21 @@ class FilteredScreen(Screen[None], inherit_bindings=False):
         for filter_line in self.query(FilterLine):
             if event.table is self._filtered:
                 filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+
+    def action_mine(self) -> None:
+        """Only what whoever looks has launched, or everything again."""
+        table = self.focused
+        if not isinstance(table, ResourceTable):
+            return
+        if table.filter_text == MINE:
+            self.drop_filter(table)
+            return
+        self._filtered = table
+        table.filter_by(MINE)
+        self.query(FilterLine).remove()
+        line = FilterLine(MINE)
+        line.tell(len(table.shown), len(table.listing.rows))
+        self.mount(line)
 
     def show_filter_of(self, part: Widget) -> None:
         """Another part of the screen is in front: show the filter that a table in it has, and no other."""

@@ -53,7 +53,7 @@ class PoolTable(ResourceTable[Pool]):
                sort=lambda pool: pool.slots8, down=True),
         Column("×64", lambda pool: f"{pool.slots64}" if pool.gpus_total else "", width=4, right=True, drop=6,
                sort=lambda pool: pool.slots64, down=True),
-        Column("HOW", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
+        Column("PROVISIONING", lambda pool: Run(str(pool.provisioning), "dim"), least=4, most=11, drop=7,
                sort=lambda pool: pool.provisioning),
         Column("STATE", lambda pool: pool_state(pool, time.time()), fill=True, least=20, ages=True),
     )  # fmt: skip
@@ -165,14 +165,19 @@ class FleetScreen(LiveScreen):
         if self._can_ask() is not self._offered:
             self._offered = self._can_ask()
             self.refresh_bindings()
-        jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph)
+        jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph, self.app.whose)
         self.key.lines = (tuple(jobs), tuple(self._about()))
 
     def _about(self) -> list[Run]:
         host = self.map.host
         if host is not None and self.map.has_focus:
             return self._about_host(host)
-        marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"))
+        marks = (
+            ("✗", "bad", "faulty"),
+            ("⚠", "waits", "maintenance"),
+            ("‖", "waits", "cordoned"),
+            ("◐", "waits", "starting"),
+        )
         runs = [Run("◐ asking Google for all pools …   ", "waits")] if self._asking else []
         if self._can_ask():
             runs = [Run("a: also pools without machines   ", "dim")]
@@ -188,7 +193,7 @@ class FleetScreen(LiveScreen):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
                 number = next((each.number for each in ranks(jobset, fleet) if each.pod is pod), None)
-                rank = f" rank {number}" if number is not None else ""
+                rank = f" pod {number}" if number is not None else ""
                 runs += [Run(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)), Run(f" {jobset.name}{rank}  ")]
             elif pod.holds_gpus:
                 runs += [Run(f"{pod.name}  ")]

@@ -14,6 +14,7 @@ from textual.widgets import Input, Static, TextArea
 from screens.base import LiveApp
 from screens.modals.question import Question
 from screens.widgets.table import ResourceTable
+from screens.wording import begun_small
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
         binding = active.binding
         if not binding.description or not active.enabled or binding.system:
             continue
-        why = f": {active.tooltip[0].lower()}{active.tooltip[1:]}" if active.tooltip else ""
+        why = f": {begun_small(active.tooltip)}" if active.tooltip else ""
         actions = found.setdefault(_place(active.node), {})
         keys, _ = actions.setdefault(binding.action, ([], f"{binding.description}{why}"))
         keys.append(screen.app.get_key_display(binding))

@@ -110,7 +110,7 @@ class PlacedScreen(InGoogleScreen):
     async def _ask(self) -> bool:
         cloud = self.app.google.cloud
         usual = f"{await cloud.usual_project()}/{cloud.region or USUAL_REGION}"
-        hint = "PROJECT/REGION, as in my-project/us-central1. Esc turns away."
+        hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
         typed = await self.app.push_screen_wait(Prompt("In which project and region?", usual, hint=hint))
         if typed is None:
             return False

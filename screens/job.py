@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -11,14 +12,14 @@ from textual.widgets import ContentSwitcher
 
 from console.models.ranks import first_failure
 from screens.again import launch_like_job, open_release
-from screens.alarming import alarms_of, watch
+from screens.alarming import has_changed, line_of, watch
 from screens.base import LiveScreen
 from screens.rank_actions import RANK_ACTIONS
 from screens.stopping import stop_jobs
+from screens.tabs.log import LogTab
 from screens.tabs.registry import TABS
 from screens.tabs.tab import JobTab
-from screens.widgets.job_head import head, told
-from screens.widgets.job_line import JobLine
+from screens.widgets.job_head import first_tab, head, told
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.tab_strip import Tab, TabStrip
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.ranks import Rank
     from screens.rank_actions import RankAction
+    from screens.widgets.job_line import JobLine
 
 BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
@@ -67,8 +69,8 @@ class JobScreen(LiveScreen):
             id="job.release",
             tooltip="Its revisions: other values while it runs, and back to earlier ones",
         ),
-        Binding("less_than_sign", "rank(-1)", "Rank before", key_display="<", id="job.rank-before"),
-        Binding("greater_than_sign", "rank(1)", "Rank after", key_display=">", id="job.rank-after"),
+        Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
+        Binding("greater_than_sign", "rank(1)", "Pod after", key_display=">", id="job.rank-after"),
     ]
 
     header = getters.query_one("#head", SentenceLine)
@@ -76,7 +78,7 @@ class JobScreen(LiveScreen):
     strip = getters.query_one(TabStrip)
     switcher = getters.query_one(ContentSwitcher)
 
-    def __init__(self, namespace: str, name: str, tab: str = "ranks") -> None:
+    def __init__(self, namespace: str, name: str, tab: str = "") -> None:
         super().__init__()
         self.key = namespace, name
         self.tabs: dict[str, JobTab] = {each.NAME: each(self.key) for each in TABS}
@@ -97,6 +99,8 @@ class JobScreen(LiveScreen):
         yield SentenceLine(id="head")
         yield SentenceLine(id="told")
         yield TabStrip()
+        jobset = self.app.fleet.jobsets.get(self.key)
+        self._first_tab = self._first_tab or first_tab(jobset)
         with ContentSwitcher(initial=self._first_tab):
             yield from self.tabs.values()
 
@@ -121,7 +125,7 @@ class JobScreen(LiveScreen):
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
                 watch(self.app, self.key)
-            self._line = JobLine(jobset, fleet, alarms=alarms_of(self.app, self.key))
+            self._line = replace(line_of(self.app, jobset, fleet), faults=self._faults)
             if self._rank is None:
                 first = first_failure(jobset, fleet)
                 self._choose(first.number if first else 0)
@@ -139,11 +143,19 @@ class JobScreen(LiveScreen):
     def tick(self) -> None:
         """The age goes on while nothing changes, and alarms come."""
         super().tick()
-        if self._line is not None and self._line.alarms != alarms_of(self.app, self.key):
+        if self._line is not None and has_changed(self.app, self._line):
             self.show_fleet(self.app.fleet)
         self._show_header()
 
+    @property
+    def _faults(self) -> tuple[str, ...]:
+        return tuple(fault for tab in self.tabs.values() if (fault := tab.fault))
+
     def _show_tabs(self) -> None:
+        if self._line is not None and self._line.faults != self._faults:
+            self._line = replace(self._line, faults=self._faults)
+            self._show_header()
+            self.reason.runs = tuple(told(self._line, gone=self.key not in self.app.fleet.jobsets))
         self.strip.tabs = tuple(Tab(tab.NAME, tab.KEY, tab.TITLE, tab.note) for tab in self.tabs.values())
         self.strip.here = self.switcher.current or ""
 
@@ -182,6 +194,8 @@ class JobScreen(LiveScreen):
     @on(JobTab.Chosen)
     def choose_rank(self, event: JobTab.Chosen) -> None:
         """A rank was chosen in a tab."""
+        if not event.led and (event.open or event.rank != self.rank):
+            self.query_one(LogTab).given = True
         self._choose(event.rank)
         if event.open:
             self.action_tab(event.open)
@@ -214,7 +228,7 @@ class JobScreen(LiveScreen):
         line, action = self._line, BY_NAME[name]
         rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
         if line is None or rank is None:
-            self.notify("There is no rank yet.", severity="warning", markup=False)
+            self.notify("There is no pod yet.", severity="warning", markup=False)
         elif refusal := action.refusal(rank):
             self.notify(refusal, severity="warning", markup=False)
         else:
@@ -222,7 +236,7 @@ class JobScreen(LiveScreen):
 
     @work(group="actions")
     async def _on_rank(self, action: RankAction, line: JobLine, rank: Rank) -> None:
-        with self.report_errors(f"{action.title}: rank {rank.number} of {line.jobset.name}"):
+        with self.report_errors(f"{action.title}: pod {rank.number} of {line.jobset.name}"):
             await action.perform(self, line, rank)
 
     def action_stop(self) -> None:

@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 
 from screens import wording
 from screens.again import launch_like_job, open_release
-from screens.alarming import alarms_of
+from screens.alarming import has_changed, line_of
 from screens.base import LiveScreen
+from screens.filtering import ONLY_MINE
 from screens.shell import open_shell
 from screens.stopping import stop_jobs
 from screens.widgets.column import Column, since
@@ -25,6 +26,7 @@ from screens.widgets.job_line import (
     reasons,
     state_cell,
 )
+from screens.widgets.line import runs_of
 from screens.widgets.notice import Notice
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
@@ -65,19 +67,19 @@ def job_columns(last: int) -> Sequence[Column[JobLine]]:
                sort=lambda line: line.jobset.name),
         Column("NAMESPACE", lambda line: Run(line.jobset.namespace, "dim"), least=9, most=16, drop=7,
                sort=lambda line: line.jobset.key),
-        Column("OWNER", lambda line: Run(line.jobset.owner, "dim"), least=5, most=12, drop=6,
-               sort=lambda line: line.jobset.owner),
-        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=3,
+        Column("OWNER", lambda line: wording.owner(line.owner), least=5, most=12, drop=2,
+               sort=lambda line: line.owner),
+        Column("RECIPE", lambda line: Run(line.jobset.recipe or "─", line.ink or "text"), least=6, most=20, drop=4,
                sort=lambda line: line.jobset.recipe),
         Column("STATE", state_cell, width=12, sort=lambda line: line.jobset.state),
-        Column("RANKS", ranks_cell, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
+        Column("PODS", ranks_cell, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
         Column("GPUS", lambda line: Run(f"{line.jobset.gpus or ''}", line.ink), width=4, right=True,
                sort=lambda line: line.jobset.gpus, down=True),
-        Column("TRY", attempt_cell, width=4, right=True, drop=4, sort=lambda line: line.jobset.restarts, down=True),
-        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=5,
+        Column("ATTEMPT", attempt_cell, width=7, right=True, drop=5, sort=lambda line: line.jobset.restarts, down=True),
+        Column("QUEUE", lambda line: Run(line.jobset.queue or "─", "dim"), least=5, most=14, drop=6,
                sort=lambda line: line.jobset.queue),
-        Column("PROGRESS", progress_cell, width=23, drop=2, sort=_share_done, down=True),
-        Column("LAST", last_cell, fill=True, least=last),
+        Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
+        Column("STATUS", last_cell, fill=True, least=last),
         since("AGE", lambda line: line.jobset.created),
     )  # fmt: skip
 
@@ -94,9 +96,10 @@ class JobTable(ResourceTable[JobLine]):
         super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
-        """Names, state, recipe, queue."""
+        """Names, whose it is, state, recipe, queue."""
         jobset = row.jobset
-        return f"{jobset.namespace} {jobset.name} {jobset.owner} {jobset.recipe} {jobset.state} {jobset.queue}"
+        whose = wording.whose(row.owner, jobset.owner)
+        return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {jobset.state} {jobset.queue}"
 
 
 class JobsScreen(LiveScreen):
@@ -106,11 +109,12 @@ class JobsScreen(LiveScreen):
     KINDS = ("jobsets", "pods", "workloads")
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l", "log", "Log", id="jobs.log", tooltip="The log of rank 0, live"),
-        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in the pod of rank 0"),
+        Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
+        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
+        ONLY_MINE,
         Binding("w", "why", "Why", id="jobs.why", tooltip="Show or hide the whole reason"),
         Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
                 tooltip="The last alarms of all jobs that are watched"),
@@ -137,11 +141,7 @@ class JobsScreen(LiveScreen):
         if not self.app.connected:
             self.table.show_rows({}, fleet.links.get("jobsets"))
             return
-        glances = self.session.measures.glancing
-        rows: dict[RowKey, JobLine] = {
-            jobset.key: JobLine(jobset, fleet, glances.of(jobset.uid), alarms_of(self.app, jobset.key))
-            for jobset in ordered
-        }
+        rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
             self.table.move_to(self.app.launched)
@@ -165,7 +165,7 @@ class JobsScreen(LiveScreen):
     def tick(self) -> None:
         """Alarms come between pictures."""
         super().tick()
-        if any(line.alarms != alarms_of(self.app, line.jobset.key) for line in self.table.listing.rows.values()):
+        if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
             self.show_fleet(self.app.fleet)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -178,7 +178,8 @@ class JobsScreen(LiveScreen):
         if line is None:
             self.reason.runs = ()
             return
-        runs = [wording.job_glyph(line.jobset.state), Run(f" {line.jobset.name} ", "strong"), Run(line.jobset.state)]
+        glyph, state = runs_of(state_cell(line))
+        runs = [glyph, Run(f" {line.jobset.name}", "strong"), state]
         sentence, own = reasons(line)
         runs += [Run(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
         if own:

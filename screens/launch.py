@@ -1,7 +1,4 @@
-"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off.
-
-Over 300 lines, because recipes, form, judgement and views meet here over one plan.
-"""
+"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
 
 from __future__ import annotations
 
@@ -376,7 +373,9 @@ class LaunchScreen(LiveScreen):
         found = self.recipes.listing.rows.get((recipe,))
         if found is None:
             return None
-        self.recipes.move_to((recipe,))
+        if not self.recipes.move_to((recipe,)):  # a search leaves it out, and the cursor would name another recipe
+            self.drop_filter(self.recipes)
+            self.recipes.move_to((recipe,))
         draft = self.draft_of(found)
         if draft is not self.draft:
             self.show_draft(draft)
@@ -394,8 +393,9 @@ class LaunchScreen(LiveScreen):
     # off
 
     def action_launch(self) -> None:
-        """Checks with the server, shows what will be created, launches."""
-        self.take_recipe()
+        """Checks with the server, shows what will be created, launches: of the form that is shown."""
+        if self.recipes.has_focus:
+            self.take_recipe()
         planned = self.plan()
         if planned is None or self.draft is None:
             return

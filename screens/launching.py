@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from console.errors import ConsoleError, ReleaseFailed
+from console.models.check import tally
 from console.models.values import overlay
 from screens import wording
 from screens.modals.confirm import Confirm
 from screens.modals.launch_look import LaunchLook
 from screens.modals.paste import PasteReport
+from screens.widgets.job_head import tab_of
 from screens.widgets.launch_draft import NAME
 from screens.widgets.launch_words import fit_words, paste_words, plan_words
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from console.models.check import Check
     from console.models.draft import Draft
     from console.models.launch import LaunchPlan, Manifest, Recipe
     from screens.base import LiveApp
@@ -54,8 +58,8 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
     screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"The API server checks {plan.name} …"))
     try:
         manifests = await session.render(plan)
-        await session.check(plan)
-        if not await _agreed(screen, draft, plan, manifests):
+        _, checks = await asyncio.gather(session.check(plan), session.preflight.before_launch(plan))
+        if not await _agreed(screen, draft, plan, manifests, checks):
             screen.judge()
             return
         screen.sum_line.runs = (Run("◐ ", "waits"), Run(f"Launching {plan.name} …"))
@@ -70,10 +74,16 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
     screen.judge()
     screen.app.launched = plan.namespace, job
     await screen.app.switch_mode("jobs")
-    screen.app.open_page("job", plan.namespace, job, "nccl" if plan.recipe.startswith("nccl") else "ranks")
+    screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
+    refused = await session.refused_at_start(plan.namespace, job)
+    if refused is not None:
+        words = f"{refused.sentence}. {refused.next}."
+        screen.app.notify(words, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
 
 
-async def _agreed(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, manifests: tuple[Manifest, ...]) -> bool:
+async def _agreed(
+    screen: Launching, draft: LaunchDraft, plan: LaunchPlan, manifests: tuple[Manifest, ...], checks: tuple[Check, ...]
+) -> bool:
     words = [
         Run("✓ ", "ok"),
         Run("The API server accepts it. "),
@@ -83,7 +93,10 @@ async def _agreed(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, manif
     ]
     kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
     words += [Run("  Creates: ", "dim"), Run(kinds)]
-    return await screen.app.push_screen_wait(LaunchLook(f"Launch {plan.name}?", words, manifests)) is True
+    title = f"Launch {plan.name}?"
+    if failing := tally(checks).failing:
+        title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
+    return await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)) is True
 
 
 async def _refused(screen: Launching, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
@@ -129,6 +142,11 @@ async def paste_it(screen: Launching, text: str) -> None:
     if draft is None:
         return
     taken = _fill(screen, draft, read)
+    if draft is not here:
+        words = (
+            f"These are values of {draft.recipe.id}: its form was filled, and that of {here.recipe.id} left as it was."
+        )
+        screen.app.notify(words, severity="warning", timeout=10, markup=False)
     here_in = screen.app.session.namespace
     if read.namespace and read.namespace != here_in:
         words = f"The text says namespace {read.namespace}; launches go to {here_in}. N, in the list, switches."

@@ -1,4 +1,4 @@
-"""Leftovers: what releases that are gone left in the cluster."""
+"""Leftovers: what releases that are gone left in the cluster, and what was made by hand."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class LeftoverTable(ResourceTable["Leftover"]):
         Column("NAMESPACE", lambda each: Run(each.namespace or "─", "dim"), least=9, most=20, drop=3,
                sort=lambda each: each.namespace),
         Column("NAME", lambda each: Run(each.name, "strong"), least=12, most=50, sort=lambda each: each.name),
-        Column("DATA", lambda each: Run("⚠ holds data", "waits") if each.holds_data else "", width=12,
-               sort=lambda each: each.holds_data, down=True),
+        Column("DATA", lambda each: Run("⚠ holds data", "waits") if each.holds_data
+               else Run("⚠ runs", "waits") if each.runs else "", width=12,
+               sort=lambda each: (each.holds_data, each.runs), down=True),
         Column("WHY", lambda each: Run(each.why, "dim"), least=10, fill=True),
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ class LeftoversScreen(LiveScreen):
         self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
         self.table.show_rows(rows)
         unseen = f" You may not list these: {', '.join(hidden)}." if hidden else ""
-        self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f" of the chart.{unseen}", "dim"))
+        self.told.runs = (Run(wording.count(len(found), "leftover")), Run(f".{unseen}", "dim"))
 
     @on(ResourceTable.Opened)
     def open_object(self, event: ResourceTable.Opened) -> None:
@@ -101,6 +102,8 @@ class LeftoversScreen(LiveScreen):
     async def _remove(self, chosen: list[Leftover]) -> None:
         lines = [f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}" for each in chosen[:9]]
         lines += [f"and {len(chosen) - 9} more"] if len(chosen) > 9 else []
+        if any(each.runs for each in chosen):
+            lines.append("⚠ Some of them have not ended: what runs in them is lost.")
         if any(each.holds_data for each in chosen):
             lines.append("⚠ Volumes and claims are among them: what was written there may go with them.")
         question = f"Remove {wording.count(len(chosen), 'leftover')}?"

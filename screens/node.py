@@ -17,14 +17,14 @@ from screens.widgets.node_words import busbw_words, maintenance_words, node_stat
 from screens.widgets.notice import Notice
 from screens.widgets.pod_table import PodTable
 from screens.widgets.table import ResourceTable
-from screens.wording import Run, clock, duration
+from screens.wording import Run, clock, duration, moment, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
     from console.models.nccl_kept import NodeBandwidth
-    from console.models.node import Node
+    from console.models.node import Node, NodeFault
     from screens.pod_actions import Key
 
 
@@ -55,8 +55,15 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("Maintenance", Run(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
         ("Repair", Run(node.repair, "waits")),
         ("Taints", ", ".join(node.taints)),
-        *((f"Fault {index}", Run(fault, "bad")) for index, fault in enumerate(node.faults, start=1)),
+        *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.reports(now), start=1)),
     )
+
+
+def _fault(fault: NodeFault, now: float) -> list[Run]:
+    """What is wrong, who says so, and since when."""
+    since = f", since {clock(fault.since)} ({moment(fault.since, now)})" if fault.since else ""
+    by = f"says {fault.by}" if fault.by else ""
+    return [Run(sentence(fault.words), "bad"), Run(f"  {by}{since}", "dim")]
 
 
 def _scan(node: Node) -> str:

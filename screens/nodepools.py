@@ -51,7 +51,7 @@ class FactsTable(ResourceTable[PoolFacts]):
                right=True, sort=lambda row: row.ready, down=True),
         Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most,
                down=True),
-        Column("HOW", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
+        Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=lambda row: row.how),
         Column("PLACEMENT", lambda row: Run(row.pool.placement.lower(), "dim"), width=9, drop=7),
         Column("VERSION", lambda row: Run(row.pool.version, "dim"), most=20, drop=6, sort=lambda row: row.pool.version),
         Column("STATE", state, fill=True, least=20, sort=lambda row: row.state),

@@ -33,7 +33,7 @@ PAGES: dict[str, Callable[..., Screen[Any]]] = {
 }
 PAGE_KEYS = (
     Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
-            tooltip="What a launch needs of cluster and project, looked at side by side"),
+            tooltip="What a launch needs of cluster and project, checked together"),
     Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
     Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
             tooltip="Image builds as they run, and what the registries hold"),

@@ -72,7 +72,7 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("GPUs", str(pod.gpus or "")),
         ("Job", pod.jobset),
         ("Owner", f"{pod.owner_kind} {pod.owner_name}".strip()),
-        ("Rank", rank),
+        ("Index in the job", rank),
         ("Attempt", str(pod.attempt) if pod.attempt else ""),
         ("Created", _created(pod.created, now)),
         ("Started", moment(pod.started, now)),

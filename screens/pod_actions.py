@@ -137,7 +137,9 @@ class PodActions(LiveScreen):
         jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
         found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
-            self.notify(f"{pod.name} is no running rank of a job.", severity="warning", markup=False)
+            self.notify(
+                f"{pod.name} is no running pod of a job, which ssh by name needs.", severity="warning", markup=False
+            )
             return
         with self.report_errors(f"No editor in {pod.name}"):
             await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])
@@ -157,7 +159,7 @@ class PodActions(LiveScreen):
         for pod in pods:
             with self.report_errors(f"Could not delete {pod.name}"):
                 await self.session.delete_pod(pod.namespace, pod.name)
-                self.notify(f"{pod.name} is going.", timeout=3, markup=False)
+                self.notify(f"Deleting {pod.name}.", timeout=3, markup=False)
 
 
 def told(pod: Pod) -> str:
@@ -170,6 +172,6 @@ def consequences(pods: list[Pod]) -> list[str]:
     """What follows from deleting them."""
     jobs = sorted({pod.jobset for pod in pods if pod.jobset and not pod.finished})
     if jobs:
-        return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its ranks."]
+        return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its pods."]
     owned = sorted({f"{pod.owner_kind} {pod.owner_name}" for pod in pods if pod.owner_name and not pod.finished})
     return [" ", f"{', '.join(owned)} makes a new one."] if owned else [" ", "Nothing makes a new one."]

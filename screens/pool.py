@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 
 from console.errors import ConsoleError, NotFound
-from console.models.places import Host, PipState, host
+from console.models.places import Host, PipState, host, sum_words
 from console.models.pools import pools
 from screens.pool_actions import PoolActions
 from screens.widgets.column import Column, since
@@ -46,6 +46,7 @@ class NodeRow:
     pods: int
     measured: NodeBandwidth | None = None
     """What it reached in the NCCL tests that were seen."""
+    faults: tuple[str, ...] = ()
 
 
 def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: NodeBandwidth | None = None) -> NodeRow:
@@ -54,12 +55,15 @@ def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: N
     pips = tuple(
         Run("■", ink_of(pip.holder.uid)) if pip.holder
         else Run("·", "text") if pip.state is PipState.FREE
-        else Run("✗", "bad") if each.node.faults
+        else Run("✗", "bad") if each.faults
+        else Run("◐", "waits") if each.starting
         else Run("‖", "dim")
         for pip in each.pips
     )  # fmt: skip
     live = sum(not pod.finished for pod in fleet.pods_by_node.get(each.node.name, ()))
-    return NodeRow(each.node, pips, each.free, ", ".join(holder.name for holder in holders), live, measured)
+    return NodeRow(
+        each.node, pips, each.free, ", ".join(holder.name for holder in holders), live, measured, each.faults
+    )
 
 
 def pips_cell(row: NodeRow) -> Cell:
@@ -87,14 +91,14 @@ class NodeTable(ResourceTable[NodeRow]):
         Column("BUSBW", lambda row: busbw_cell(row.node, row.measured), width=7, right=True, drop=7,
                sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
         Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
-               sort=lambda row: (not row.node.faults, not row.node.maintenance_at, not row.node.cordoned)),
+               sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
         since("AGE", lambda row: row.node.created, drop=2),
     )  # fmt: skip
 
     def row_text(self, row: NodeRow) -> str:
         """Names, place, jobs, faults."""
         node = row.node
-        return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(node.faults)} {node.zone}"
+        return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
 
 
 class PoolScreen(PoolActions):
@@ -198,7 +202,7 @@ class PoolScreen(PoolActions):
 
     def _about(self, pool: Pool) -> tuple[Run, ...]:
         parts = (
-            f"{pool.gpus_used} of {pool.gpus_total} GPUs in use, {pool.gpus_free} free" if pool.gpus_total else "",
+            sum_words(pool.floor),
             pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
             ", ".join(pool.zones),
         )  # fmt: skip

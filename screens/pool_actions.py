@@ -98,7 +98,7 @@ class PoolSizes(LiveScreen):
         """Other limits of autoscaling."""
         name = facts.pool.name
         now = f"{facts.pool.least} {facts.pool.most}" if facts.pool.autoscaling else ""
-        hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc turns away."
+        hint = "Two numbers, over all zones; 0 0 switches autoscaling off. Enter takes it, Esc cancels."
         question = f"Between which sizes is the autoscaler to keep {name}?"
         text = await self.app.push_screen_wait(Prompt(question, now, hint=hint))
         if not text:
@@ -163,7 +163,7 @@ class PoolActions(PoolSizes, NodeActions):
             f"minutes. The repair takes 3 to 14 days; Google takes only so many reports for a reservation."
         )
         typed = await self.app.push_screen_wait(
-            Prompt(question, hint="Type the node's name to report it; Esc turns away.")
+            Prompt(question, hint="Type the node's name to report it; Esc cancels.")
         )
         if not typed:
             return

@@ -1,4 +1,4 @@
-"""Preflight: what a launch needs of cluster and project, each check with what was seen, why, and what mends it."""
+"""Preflight: what a launch needs of cluster and project, each check with what was seen, why, and what fixes it."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class PreflightScreen(LiveScreen):
         if not await self.app.push_screen_wait(Confirm(f"{repair.words}?", repair.consequences, verb="Do it")):
             return
         self.notify(f"{repair.words}: begun.", timeout=4, markup=False)
-        with self.report_errors(f"{check.title} was not mended"):
+        with self.report_errors(f"{check.title} was not fixed"):
             engine = self.session.preflight
             self.notify(await engine.repair(repair), markup=False)
             self.checks[check.id] = replace(check, at=0.0)

@@ -11,7 +11,9 @@ from console.models.order import queue_order
 from console.models.quota import queue_account
 from console.models.why import why
 from screens import wording
+from screens.alarming import line_of
 from screens.base import LiveScreen
+from screens.filtering import ONLY_MINE
 from screens.widgets.queue_tables import (
     ClusterQueueTable,
     LocalQueueTable,
@@ -43,6 +45,7 @@ class QueuesScreen(LiveScreen):
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why", id="queues.why", tooltip="Show or hide the whole reason and Kueue's own words"),
+        ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
     ]
@@ -90,7 +93,11 @@ class QueuesScreen(LiveScreen):
             standing = [(each.workload, each.position) for each in order.pending]
             for workload, position in [*standing, *((each, 0) for each in order.running)]:
                 if self._wanted(workload, name):
-                    yield WorkloadLine(workload, position, name or "no queue", _owner(workload, fleet), fleet)
+                    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
+                    health = line_of(self.app, jobset, fleet).health if jobset and not position else None
+                    owner = _owner(workload, fleet)
+                    shown = self.app.whose(owner)
+                    yield WorkloadLine(workload, position, name or "no queue", owner, fleet, health, shown)
 
     def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
         if self.app.only_namespace not in {"", workload.namespace}:
@@ -107,6 +114,8 @@ class QueuesScreen(LiveScreen):
         where = "all queues" if self.only is None else " / ".join(self.only)
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
+        if self.only is not None and len(self.only) == 1:
+            words += f"; GPUs of quota: {queue_account(self.app.fleet, self.only[0]).words}"
         back = [Run("   esc shows all queues", "faint")] if self.only else []
         self.caption.runs = (Run("── ", "faint"), Run(f"{where} ", "head"), Run(f"  {words}", "dim"), *back)
 
@@ -154,6 +163,11 @@ class QueuesScreen(LiveScreen):
             self.show_fleet(self.app.fleet)
         else:
             super().action_back()
+
+    def action_mine(self) -> None:
+        """Only what whoever looks has launched: of the workloads, wherever the keys are."""
+        self.set_focus(self.workloads)
+        super().action_mine()
 
     def action_why(self) -> None:
         """Shows or hides the whole reason."""

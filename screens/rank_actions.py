@@ -33,6 +33,8 @@ class RankAction:
     """Whether it changes the cluster: gone in read-only mode."""
     running: bool = True
     """Whether the rank's pod has to run; else it is told why it does not, and the function is not called."""
+    alive: bool = False
+    """Whether the pod has to be there, or still to come, and not to have ended."""
     show: bool = True
     """Whether the key line tells it (the palette and the help always do)."""
 
@@ -43,9 +45,12 @@ class RankAction:
 
     def refusal(self, rank: Rank) -> str:
         """Why it cannot be done with that rank now; empty if it can."""
+        if self.alive and rank.pod is not None and rank.pod.finished:
+            code = f" ({rank.exit_code})" if rank.exit_code else ""
+            return f"Pod {rank.number} has ended: {rank.status}{code}. Nothing of it can be reached any more."
         if not self.running or rank.phase == "Running":
             return ""
-        return rank_waits(rank.number, rank.pod) or f"Rank {rank.number} has ended."
+        return rank_waits(rank.number, rank.pod) or f"Pod {rank.number} has ended."
 
     async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         """Do it."""
@@ -55,9 +60,7 @@ class RankAction:
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (
-    RankAction(
-        "shell", "s", "Shell", "A shell in the pod of the chosen rank", "screens.shell:shell_in_rank", changes=True
-    ),
+    RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.shell:shell_in_rank", changes=True),
     RankAction(
         "facts",
         "i",
@@ -69,7 +72,7 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         "code",
         "v",
         "VS Code",
-        "ssh to the chosen rank by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
+        "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
         "screens.attaching:open_editor_in_rank",
         changes=True,
     ),
@@ -77,15 +80,16 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         "forward",
         "f",
         "Forward",
-        "Ports of this machine that lead to the chosen rank, and follow it to its next pod",
+        "Ports of this machine that lead to the chosen pod, and follow it when it is replaced",
         "screens.forwarding:forward_rank",
         running=False,
+        alive=True,
     ),
     RankAction(
         "doctor",
         "D",
         "Doctor",
-        "Each step from your token to an editor in the chosen rank, and what mends it",
+        "Each step from your token to an editor in the chosen pod, and what fixes it",
         "screens.attaching:diagnose_rank",
         running=False,
         show=False,
@@ -93,18 +97,27 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction(
         "everywhere",
         "exclamation_mark",
-        "Run in ranks",
-        "A command in many ranks at once, equal outputs together",
+        "Run in pods",
+        "A command in many pods at once, equal outputs together",
         "screens.everywhere:run_in_ranks",
         changes=True,
         running=False,
         show=False,
     ),
     RankAction(
+        "nccl",
+        "Q",
+        "NCCL test",
+        "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
+        "screens.everywhere:nccl_in_pod",
+        changes=True,
+        show=False,
+    ),
+    RankAction(
         "fetch",
         "u",
         "Copy from",
-        "Copy a file or folder of the chosen rank to this machine",
+        "Copy a file or folder of the chosen pod to this machine",
         "screens.copying:fetch_from_rank",
         show=False,
     ),
@@ -112,7 +125,7 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
         "send",
         "U",
         "Copy to",
-        "Copy a file or folder of this machine to the chosen rank",
+        "Copy a file or folder of this machine to the chosen pod",
         "screens.copying:send_to_rank",
         changes=True,
         show=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, work
+from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.models.run import differences, find_run, last_success
@@ -13,16 +13,21 @@ from screens import wording
 from screens.again import AGAIN, launch_like, open_job
 from screens.base import LiveScreen
 from screens.modals.pick import Choice, Pick
+from screens.saving import save_log
 from screens.widgets.column import Column
 from screens.widgets.facts import Facts
+from screens.widgets.log_view import LogView
+from screens.widgets.nccl_panel import NcclPanel
 from screens.widgets.notice import Notice
 from screens.widgets.run_words import run_facts, run_sentence, spoken
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table import ResourceTable
+from screens.widgets.training_panel import TrainingPanel
 from screens.widgets.yaml_text import YamlText
 from screens.wording import Run
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
 
     from console.models.fleet import Fleet
@@ -56,8 +61,15 @@ class RunScreen(LiveScreen):
     DEFAULT_CSS = """
     RunScreen Facts { margin: 1 0 0 0; }
     RunScreen #values-title, RunScreen #against { margin: 1 0 0 0; }
-    RunScreen YamlText { height: 1fr; min-height: 3; }
-    RunScreen DifferenceTable { height: 1fr; min-height: 3; }
+    RunScreen YamlText { height: auto; max-height: 30%; min-height: 2; }
+    RunScreen DifferenceTable { height: auto; max-height: 30%; min-height: 3; }
+    RunScreen TrainingPanel, RunScreen NcclPanel { height: 2fr; min-height: 8; margin: 1 0 0 0; display: none; }
+    RunScreen LogView { height: 1fr; min-height: 4; margin: 1 0 0 0; display: none; }
+    RunScreen.-trained TrainingPanel, RunScreen.-tested NcclPanel, RunScreen.-logged LogView { display: block; }
+    RunScreen.-low TrainingPanel, RunScreen.-low NcclPanel { display: none; }
+    RunScreen.-log TrainingPanel, RunScreen.-log NcclPanel { display: none; }
+    RunScreen.-log DifferenceTable, RunScreen.-log YamlText, RunScreen.-log Facts { display: none; }
+    RunScreen.-log #values-title, RunScreen.-log #against { display: none; }
     RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
     """
     KINDS = ("jobsets", "pods")
@@ -65,6 +77,7 @@ class RunScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
         Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
+        Binding("l", "log", "Log", id="run.log", tooltip="All lines that are kept of it, or the whole page again"),
         Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
         Binding(
             "R",
@@ -80,6 +93,7 @@ class RunScreen(LiveScreen):
     head = getters.query_one("#head", SentenceLine)
     facts = getters.query_one(Facts)
     values = getters.query_one(YamlText)
+    log_view = getters.query_one(LogView)
     against = getters.query_one("#against", SentenceLine)
     table = getters.query_one(DifferenceTable)
 
@@ -89,6 +103,8 @@ class RunScreen(LiveScreen):
         self._runs: tuple[RunRecord, ...] = ()
         self._yaml = ""
         self._named = (0, 0)
+        self._read_of: tuple[str, str] | None = None
+        """Of which JobSet, and of what had become of it, the log was read."""
 
     @property
     def run(self) -> RunRecord | None:
@@ -108,9 +124,12 @@ class RunScreen(LiveScreen):
         return self.run.name if self.run is not None else f"run {self._number}"
 
     def body(self) -> ComposeResult:
-        """What it was, its values, the differences."""
+        """What it was, how it went, what it printed last, its values, the differences."""
         yield SentenceLine(id="head")
         yield Facts()
+        yield TrainingPanel()
+        yield NcclPanel()
+        yield LogView()
         yield SentenceLine(id="values-title")
         yield YamlText()
         yield SentenceLine(id="against")
@@ -144,11 +163,60 @@ class RunScreen(LiveScreen):
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
         self.facts.facts = run_facts(run, time.time())
+        if self._read_of != (run.uid, run.outcome):
+            self._read_of = run.uid, run.outcome
+            self._read_log(run)
         text = yaml_of(run)
         if text != self._yaml:
             self._yaml = text
             self.values.show(text)
         self._draw_differences(run)
+
+    @work(group="log", exclusive=True)
+    async def _read_log(self, run: RunRecord) -> None:
+        """Its curve and its lines, from the log that is kept; of a run of which none is, neither is shown."""
+        with self.report_errors(f"The log of {run.name} could not be read"):
+            kept = await self.session.measures.of_kept(run.namespace, run.name, run.uid)
+            if kept is None:
+                return
+            from console.spool.text import MergedText
+
+            trained = kept.measures.track is not None
+            if trained:
+                panel = self.query_one(TrainingPanel)
+                panel.show(kept.measures.tracks)
+            elif kept.measures.tests:
+                tests = self.query_one(NcclPanel)
+                tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
+            several = len({part.rank for part in kept.parts}) > 1
+            text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
+            self.log_view.over = "○ kept on this machine"
+            self.log_view.lines.show_text(text)
+            self.set_class(trained, "-trained")
+            self.set_class(bool(kept.measures.tests) and not trained, "-tested")
+            self.set_class(bool(text.total()), "-logged")
+            self.refresh_bindings()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """On a low screen the curve has no room."""
+        self.set_class(event.size.height < 34, "-low")
+
+    def action_log(self) -> None:
+        """The lines alone, or the whole page."""
+        self.toggle_class("-log")
+        self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Without lines there is no log."""
+        if action == "log":
+            return self.is_mounted and self.has_class("-logged")
+        return super().check_action(action, parameters)
+
+    @on(LogView.Saved)
+    @work(group="save")
+    async def save(self, event: LogView.Saved) -> None:
+        """Ask where to, and write."""
+        await save_log(self, event.text, self.crumb)
 
     def _draw_differences(self, run: RunRecord) -> None:
         other = self.other

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from screens.modals.prompt import Prompt
-from screens.wording import count
+from screens.wording import count, whole_path
 
 if TYPE_CHECKING:
     from console.models.text import Text
@@ -25,7 +25,7 @@ async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
         return
     with screen.report_errors("The log is not saved"):
         number = await asyncio.to_thread(write_lines, text, place)
-        screen.notify(f"{count(number, 'line')} in {place}.", title="Saved", markup=False)
+        screen.notify(f"{count(number, 'line')} in {whole_path(place)}.", title="Saved", markup=False)
 
 
 def write_lines(text: Text, place: str) -> int:

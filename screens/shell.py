@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def shell_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """A shell in the pod of a job's rank."""
-    await open_shell(screen, line.jobset.namespace, rank.name, title=f"rank {rank.number} of {line.jobset.name}")
+    await open_shell(screen, line.jobset.namespace, rank.name, title=f"pod {rank.number} of {line.jobset.name}")
 
 
 async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: str = "", *, title: str = "") -> None:
@@ -95,7 +95,7 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
         return None
     here = became is Fate.HERE
     words = f"{pod.name} is still there." if here else f"{pod.name} is being replaced."
-    offer = "Open the shell again?" if here else "Open a shell in the next pod of this rank as soon as it runs?"
+    offer = "Open the shell again?" if here else "Open a shell in the pod that replaces it as soon as it runs?"
     again = Confirm(words, [offer], verb="Open", keep="Leave it")
     if not await screen.app.push_screen_wait(again):
         return None

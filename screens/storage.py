@@ -119,7 +119,7 @@ class PlaceTable(ResourceTable[Place]):
         Column("FROM THE CLUSTER", match_cell, least=16, most=70),
         Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
         since("AGE", lambda place: place.created, drop=6),
-        Column("MOUNTED FROM", address_cell, fill=True, least=8, drop=3),
+        Column("ENDPOINT", address_cell, fill=True, least=8, drop=3),
     )  # fmt: skip
 
     def row_text(self, row: Place) -> str:

@@ -170,7 +170,7 @@ class Guide:
         say(f"   verdict: {told.passing}, {told.why}")
         await self.settled()
         self.shot("nccl")
-        for key, what in (("r", "ranks"), ("l", "log"), ("e", "events")):
+        for key, what in (("r", "pods"), ("l", "log"), ("e", "events")):
             await self.press(key, f"The job's {what}")
             self.shot(f"job-{what}")
         await self.until("the job's end", lambda: self.job and self.job.finished)
@@ -187,11 +187,11 @@ class Guide:
 
     async def reach_in(self) -> None:
         """A command in a pod; the shell itself needs a terminal."""
-        self.step("s", "A command in rank 0 of llama-70b (a shell would take over the terminal, and there is none)")
+        self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
         pod = ranks(job, self.fleet)[0].pod
         if pod is None:
-            raise ConsoleError("Rank 0 of llama-70b has no pod.")
+            raise ConsoleError("Pod 0 of llama-70b is not there.")
         said: list[str] = []
         code = await self.app.session.exec(
             pod.namespace, pod.name, ASK_GPUS, on_output=lambda _, data: said.append(data.decode())

@@ -78,7 +78,7 @@ class TunnelTable(ResourceTable["Tunnel"]):
     """Tunnels of this user, whichever program opened them."""
 
     NOUN = "tunnel"
-    EMPTY = Notice("No tunnel is open.", "f on a rank opens one; n here, by name.")
+    EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
     COLUMNS: ClassVar = (
         Column("STATE", state_cell, width=9, sort=lambda tunnel: tunnel.state),
         Column("LEADS TO", lambda tunnel: Run(str(tunnel.address), "strong"), least=12, most=48,
@@ -111,7 +111,7 @@ class TunnelsScreen(LiveScreen):
     """
     KINDS = ("jobsets", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a rank by its name, or a saved profile"),
+        Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a pod by its name, or a saved profile"),
         Binding("x", "stop", "Stop", id="tunnels.stop", tooltip="Close its ports, or those of the marked; asks first"),
         Binding("b", "keep", "In background", id="tunnels.keep", tooltip="Let it go on when the console closes"),
         Binding("c", "copy", "Copy address", id="tunnels.copy", tooltip="http://127.0.0.1:PORT to the clipboard"),
@@ -269,8 +269,8 @@ class TunnelsScreen(LiveScreen):
         namespace = self.app.only_namespace or self.session.namespace
         typed = await self.app.push_screen_wait(
             Prompt(
-                f"Which rank, in namespace {namespace}?",
-                hint="JOB RANK, such as train-1 0 or train-1 workers/3; pod/NAME.",
+                f"Which pod, in namespace {namespace}?",
+                hint="JOB POD, such as train-1 0 or train-1 workers/3; pod/NAME.",
             )
         )
         if typed:
@@ -294,5 +294,5 @@ def _sentence(tunnel: Tunnel) -> list[Run]:
         carried = f"{wording.size(each.sent)} sent, {wording.size(each.received)} received"
         parts.append(Run(f"{each}: {wording.count(each.connections, 'connection')}, {carried}. ", "dim"))
     if tunnel.reconnections:
-        parts.append(Run(f"It followed the rank to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
+        parts.append(Run(f"It was led on to another pod {wording.count(tunnel.reconnections, 'time')}. ", "dim"))
     return parts

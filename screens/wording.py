@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from datetime import datetime
+from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from console.models.owner import YOU
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
+
+    from console.models.alarm import Alarm
+    from console.models.run import RunRecord
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -122,31 +130,40 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Run]
     return [Run("█" * filled, ink), Run("░" * (width - filled), "faint")]
 
 
-def job_ink(uid: str) -> str:
-    """The ink of a job: the same for the same uid, everywhere and in every run."""
-    return f"job-{crc32(uid.encode()) % JOB_INKS}"
+class JobInks:
+    """Which job is drawn in which ink: those that are drawn share one only where there are more of them than inks."""
 
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
 
-def job_inks(uids: Iterable[str]) -> dict[str, str]:
-    """The inks of these jobs, oldest first: each has its own ink unless an older one has it; then the next free one."""
-    taken: set[int] = set()
-    inks: dict[str, str] = {}
-    for uid in uids:
-        index = crc32(uid.encode()) % JOB_INKS
-        if len(taken) == JOB_INKS:
-            taken.clear()
-        while index in taken:
-            index = (index + 1) % JOB_INKS
-        taken.add(index)
-        inks[uid] = f"job-{index}"
-    return inks
+    def of(self, uid: str) -> str:
+        """Its ink, kept as long as `keep` names it: that of its uid, or the next one that fewest others have."""
+        if uid not in self._numbers:
+            used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_INKS
+            around = (*range(first, JOB_INKS), *range(first))
+            self._numbers[uid] = min(around, key=lambda number: used[number])
+        return f"job-{self._numbers[uid]}"
+
+    def keep(self, uids: Collection[str]) -> None:
+        """All other jobs are over: their inks are free."""
+        self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
 def one_line(text: str) -> str:
-    """The text with nothing in it that could move a terminal's cursor: controls become visible marks."""
-    if text.isprintable():
+    """The text with nothing in it that could move a terminal's cursor or turn letters round: the one gate for text.
+
+    Controls, marks of direction, joiners and letters that no standard knows become visible marks, so that the width of
+    a text is the sum of its letters' in every terminal.
+    """
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _visible(letter) for letter in text)
+    clean = "".join([letter if letter.isprintable() else _visible(letter) for letter in text])
+    return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
+
+
+_PILED = re.compile(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+                    r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip
+"""More accents on one letter than any language has: they would be drawn over the lines above."""
 
 
 def _visible(letter: str) -> str:
@@ -154,14 +171,33 @@ def _visible(letter: str) -> str:
         return "⏎"
     if letter == "\t" or letter.isspace():
         return " "
-    if letter in "\u200d\ufe0f":
-        return letter  # parts of one emoji
-    return "·"
+    return "" if letter == "\u200d" else "·"
+
+
+def for_terminal(text: str) -> str:
+    """Any number of lines as a plain command may print them in a terminal: colours gone, other controls visible."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    plain = _COLOURS.sub("", text)
+    return "\n".join(one_line(line.expandtabs(8)) for line in plain.split("\n"))
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,100}m")
 
 
 def sentence(text: str) -> str:
     """The text as one sentence on one line: inner line ends become spaces."""
     return one_line(" ".join(text.split()))
+
+
+def begun_small(text: str) -> str:
+    """A sentence as it goes on after a colon: its first letter small, unless it begins a name such as GPUs or NCCL."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+
+
+def whole_path(place: str) -> Path:
+    """Where a file that was named so is found again from any folder."""
+    return Path(place).expanduser().absolute()
 
 
 def pod_glyph(status: str, *, ready: bool) -> Run:
@@ -198,3 +234,33 @@ def job_glyph(state: str) -> Run:
 def since(when: float | None) -> str:
     """How long ago a moment was, for a column; "" if it is not known."""
     return age(time() - when) if when else ""
+
+
+def loss_words(run: RunRecord) -> str:
+    """The last loss that is a number, with the step that it is of."""
+    if run.loss is None:
+        return ""
+    return f"{run.loss:.4f}" + (f" at step {run.loss_step:,}" if run.loss_step is not None else "")
+
+
+def alarm_words(alarm: Alarm, run: RunRecord) -> str:
+    """An alarm of a run: when, what, and how long it lasted."""
+    if alarm.over:
+        lasted = f", over after {duration(alarm.over - alarm.time)}"
+    else:
+        lasted = ", still in the end" if alarm.kind.passes and not run.open else ""
+    return f"{clock(alarm.time)} {alarm.kind}: {alarm.said}{lasted}"
+
+
+MINE = f"@{YOU}"
+"""What the filter finds the things of whoever looks by."""
+
+
+def owner(name: str) -> Run:
+    """Whose something is: "you" stands out."""
+    return Run(name, "accent" if name == YOU else "dim")
+
+
+def whose(shown: str, name: str) -> str:
+    """What a filter finds the owner of a row by: the name, and the mark of what belongs to whoever looks."""
+    return f"{name} {MINE}" if shown == YOU else name

@@ -9,6 +9,7 @@ async with ApiServer() as server:
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections import defaultdict
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from aiohttp import web
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
+from tests.certificates import usual_certificate
 
 if TYPE_CHECKING:
     import ssl
@@ -64,7 +66,11 @@ def forbidden(resource: str, group: str = "") -> web.Response:
 class ApiServer:
     """Objects by the path of their list; everything may be changed while it runs."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, secure: bool = False) -> None:
+        """With `tls`, or with a certificate that its own `target` trusts; else plain HTTP, over which no login goes."""
+        self._authority = ""
+        if secure:
+            tls, self._authority = usual_certificate()
         self.objects: dict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
         self.refuse: dict[str, web.Response | list[web.Response]] = {}
         """Path -> what is answered instead: always, or a list of answers each given once."""
@@ -224,6 +230,8 @@ class ApiServer:
     # how to reach it
 
     def target(self, user: User | None = None, **cluster: Any) -> Target:
+        if self._authority:
+            cluster["certificate_authority_data"] = base64.b64encode(self._authority.encode()).decode()
         return Target("test", "anna", "default", Cluster(server=self.url, **cluster), user or User())
 
     def login(self, user: User | None = None, **cluster: Any) -> Login:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.control_plane import Lab
+from tests.programs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 def pytest_xdist_auto_num_workers() -> int:
     """Two a core: what tests a screen waits for half of its time."""
     return min(2 * (os.cpu_count() or 1), 16)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that runs programs of other packages fails where they are not installed, and says which."""
+    for mark in item.iter_markers("programs"):
+        if told := missing(mark.args):
+            pytest.fail(told, pytrace=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -116,6 +116,7 @@ class FakeSession:
         self.namespace = self.settings.namespace or "default"
         self.read_only = self.settings.read_only
         self.practice = self.settings.practice
+        self.unverified = False
         self.server_version = "v1.36.4"
         self.fleet = self._linked(fleet or Fleet(at=time.time()))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -141,7 +142,12 @@ class FakeSession:
         self.node_pools = FakeNodePools(self)
         self.cloud = FakeCloud(self)
         self.preflight = FakePreflight(self)
+        self.mine = "you"
+        """Owner of what the person who looks has launched."""
         self._woken: set[asyncio.Event] = set()
+
+    def whose(self, owner: str) -> str:
+        return "you" if owner == self.mine else owner
 
     @staticmethod
     def _linked(fleet: Fleet) -> Fleet:
@@ -269,6 +275,9 @@ class FakeSession:
 
     async def launch(self, plan: Any) -> str:
         return str(self._did("launch", plan, default="job"))
+
+    async def refused_at_start(self, namespace: str, name: str) -> Any:
+        return self._did("refused_at_start", namespace, name)
 
     # streams
 
@@ -438,6 +447,19 @@ class FakeInside:
             found.append(result)
             await asyncio.sleep(0)
         return tuple(found)
+
+    async def quick_nccl(
+        self, pod: Any, test: Any, *, heard: Callable[[int, bytes], None], grown: Callable[[Any], None],
+        container: str = "", limit: float = 60,
+    ) -> None:  # fmt: skip
+        from console.parsers.nccl import NcclParser
+
+        parser = NcclParser()
+        heard(2, b"a recording\n")
+        for piece in self._session._did("quick_nccl", pod.name, test.first, test.last):
+            for found in parser.feed(piece):
+                grown(found)
+            await asyncio.sleep(0)
 
     async def facts(
         self, pod: Any, *, rank: int | None = None, container: str = "",

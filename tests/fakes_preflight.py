@@ -41,6 +41,9 @@ class FakePreflight:
                 well = Check(each.id, each.title, each.area, Result.OK, "It is well.", "", each.fix, at=1.0)
                 yield self.found.get(each.id, well)
 
+    async def before_launch(self, plan: Any) -> tuple[Check, ...]:
+        return tuple([check async for check in self.run(plan)])
+
     async def settled(self, wish: Any, id_: str) -> Check:
         (check,) = [check async for check in self.run(wish, (id_,))]
         return check

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from console.models.release import Leftover
     from console.models.run import RunRecord
+    from console.models.training import Standing
     from console.models.values import Value
     from tests.fakes import FakeSession
 
@@ -44,8 +45,8 @@ class FakeRuns:
     async def changed(self, plan: LaunchPlan) -> None:
         self._session._did("changed", plan)
 
-    async def note_measure(self, namespace: str, name: str, **measures: float | None) -> None:
-        self._session._did("note_measure", namespace, name, measures)
+    async def note_training(self, namespace: str, name: str, where: Standing) -> None:
+        self._session._did("note_training", namespace, name, where)
 
     async def note_tests(self, namespace: str, name: str, tests: Any) -> None:
         self._session._did("note_tests", namespace, name, tests)

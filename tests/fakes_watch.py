@@ -11,6 +11,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from console.alarms import Heard
 from console.models.alarm import Alarm, AlarmKind, Coverage, Thresholds
 from console.models.gpu_board import GpuBoard
 from console.models.hang import HangReport, Traced
@@ -31,6 +32,8 @@ class FakeAlarms:
         self.namespace: str | None = None
         self.latest: list[Alarm] = []
         self.refused = ""
+        self.late_steps: dict[tuple[str, str], str] = {}
+        """That the next step of a job is late, in words."""
         self._news: list[Alarm] = []
 
     def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
@@ -48,8 +51,14 @@ class FakeAlarms:
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.now)
 
-    async def hear(self, namespace: str, name: str, seconds: float) -> tuple[tuple[Alarm, ...], str]:
-        return self.of(namespace, name), self.refused
+    def late(self, namespace: str, name: str) -> str:
+        return self.late_steps.get((namespace, name), "")
+
+    def hears(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.late_steps
+
+    async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
+        return Heard(self.of(namespace, name), self.late(namespace, name), self.refused)
 
     def news(self) -> list[Alarm]:
         news, self._news = self._news, []

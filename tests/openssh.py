@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.lab.build import LabError
-from tests.lab.sshd import find_program
-
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 LIMIT = 60.0
 
@@ -68,22 +64,6 @@ class OpenSsh:
                 process.kill()
                 await process.wait()
         return Done(out.decode(), err.decode(), process.returncode or 0)
-
-
-PACKAGES = {"ssh": "openssh-client", "scp": "openssh-client", "sftp": "openssh-client", "rsync": "rsync"}
-
-
-def require(*programs: str, lab: bool) -> None:
-    """Programs that a test runs: on the lab's machine they have to be there; elsewhere it is said which are missing."""
-    for name in programs:
-        if shutil.which(name):
-            continue
-        if not lab:
-            pytest.skip(f"needs `{name}`, which is not installed: {PACKAGES[name]}")
-        try:
-            find_program(name, PACKAGES[name], f"the package {PACKAGES[name]}")
-        except LabError as error:
-            pytest.fail(str(error))
 
 
 def alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> OpenSsh:

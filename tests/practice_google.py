@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 SPEED = 200.0
+TOKEN = "practice"
 
 
 @asynccontextmanager
@@ -26,9 +27,9 @@ async def practice_google(*, scene: bool = False, speed: float = SPEED) -> Async
     cluster.play_past()
     cluster.clock.go_live()
     world = PracticeGoogle(cluster.storage, cluster.clock, server="https://127.0.0.1:6443", authority=b"none")
-    server = GoogleServer(world)
+    server = GoogleServer(world, TOKEN)
     await server.start()
-    told = {"grpc": server.grpc, "http": server.http, "token": "practice", "project": PROJECT}
+    told = {"grpc": server.grpc, "http": server.http, "token": TOKEN, "project": PROJECT}
     reach = Reach.practice(told)
     try:
         yield world, reach

@@ -9,6 +9,18 @@ recipe's own numbers, then the person's variables and secrets. */ -}}
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['batch.kubernetes.io/controller-uid']
+- name: A4_PLACED_BY
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.annotations['kueue.x-k8s.io/workload']
+- name: A4_PLACED_HOW
+  {{- if and (include "a4.queued" .) (ne .Values.topology.request "none") }}
+  value: {{ printf "%s %s" .Values.topology.request .Values.topology.level | quote }}
+  {{- else }}
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.annotations['kueue.x-k8s.io/podset-unconstrained-topology']
+  {{- end }}
 - name: JOB_IDENTIFIER
   value: {{ .Release.Name }}-$(JOB_UUID)
 {{- range $name, $value := include "a4.fixedEnv" . | fromYaml }}
@@ -19,6 +31,8 @@ recipe's own numbers, then the person's variables and secrets. */ -}}
 {{- end }}
 {{- range $name, $value := .Values.env }}
 {{- if not (hasKey $.Values.secrets $name) }}
+{{- /* Transformer Engine refuses an interface that is not there. */ -}}
+{{- if and (eq $name "NVTE_UB_SOCKET_IFNAME") (eq $value "eth1") (not (include "a4.eth1" $)) }}{{- $value = "eth0" }}{{- end }}
 - name: {{ $name | quote }}
   value: {{ $value | quote }}
 {{- end }}
@@ -46,15 +60,23 @@ WORLD_SIZE: {{ int .Values.gpus | quote }}
 NNODES: {{ include "a4.nodes" . | quote }}
 GPUS_PER_NODE: {{ include "a4.gpusPerNode" . | quote }}
 SLEEP_INFINITY: {{ .Values.keepAlive | quote }}
+{{- with .Values.storage.logs }}
+A4_LOG_FOLDER: {{ . | quote }}
+{{- end }}
 SSH_PUBLIC_KEY: {{ .Values.ssh.publicKey | quote }}
 NCCL_DEBUG: {{ .Values.network.nccl.debug }}
 NCCL_SOCKET_IFNAME: {{ .Values.network.nccl.socketInterfaces | quote }}
 {{- if .Values.network.gib.enabled }}
-NCCL_NET: gIB
 NCCL_PLUGIN_PATH: /usr/local/gib/lib64
+{{- if include "a4.small" . }}
+{{- /* gIB finds no RDMA card there, and NCCL fails when the network that it is told to use has none. */}}
+NCCL_NET: Socket
+{{- else }}
+NCCL_NET: gIB
 NCCL_INIT_SCRIPT: /usr/local/gib/scripts/set_nccl_env.sh
 {{- if .Values.network.nccl.tuner }}
 NCCL_TUNER_CONFIG_PATH: /usr/local/gib/configs/{{ .Values.network.nccl.tuner }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with include "a4.ncclPreset" . }}

@@ -17,6 +17,11 @@ app.kubernetes.io/component: workload
 a4.console/recipe: {{ .Values.recipe.id | quote }}
 {{- end -}}
 
+{{- /* Whose it is, in the form of a label: of an e-mail address what stands before the @. */ -}}
+{{- define "a4.owner" -}}
+{{- regexReplaceAll "[^A-Za-z0-9._-]+" (first (splitList "@" .Values.owner)) "-" | trunc 63 | trimAll "-._" -}}
+{{- end -}}
+
 {{- define "a4.checks" -}}
 {{- if gt (len .Release.Name) 43 -}}
 {{- fail (printf "the release name has %d characters; 43 is the most, or the pods' names grow past 63" (len .Release.Name)) -}}

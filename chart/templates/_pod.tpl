@@ -3,7 +3,7 @@ kubectl.kubernetes.io/default-container: workload
 {{- if and (include "a4.queued" .) (ne .Values.topology.request "none") }}
 kueue.x-k8s.io/podset-{{ .Values.topology.request }}-topology: {{ .Values.topology.level | quote }}
 {{- end }}
-{{- if and .Values.network.interfaces (not .Values.network.hostNetwork) }}
+{{- if include "a4.cards" . }}
 networking.gke.io/default-interface: eth0
 networking.gke.io/interfaces: {{ include "a4.interfaces" . | quote }}
 {{- end }}
@@ -15,14 +15,31 @@ gke-gcsfuse/ephemeral-storage-limit: 2Ti
 {{- end }}
 {{- end -}}
 
-{{- /* eth0 and eth1 carry TCP, eth2..eth9 one RDMA card each; or the names given, in their order. */ -}}
+{{- /* Whether the pods ask for the RDMA cards of their nodes by annotation, empty: no. A node gives each card once, so a
+pod that takes only part of a node leaves them alone: NVLink joins its GPUs. */ -}}
+{{- define "a4.cards" -}}
+{{- if and .Values.network.interfaces (not .Values.network.hostNetwork) (ge (int .Values.gpus) 8) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* Whether the pods take part of a node without its own network, and so have no RDMA, empty: no. */ -}}
+{{- define "a4.small" -}}
+{{- if and (lt (int .Values.gpus) 8) (not .Values.network.hostNetwork) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* eth0, and eth1 where ten names are given, carry TCP; eth2..eth9 are one RDMA card each. */ -}}
 {{- define "a4.interfaces" -}}
-{{- $names := .Values.network.subnetworks | default (list "default" "gvnic-1" "rdma-0" "rdma-1" "rdma-2" "rdma-3" "rdma-4" "rdma-5" "rdma-6" "rdma-7") -}}
+{{- $names := .Values.network.subnetworks | default (list "default" "rdma-0" "rdma-1" "rdma-2" "rdma-3" "rdma-4" "rdma-5" "rdma-6" "rdma-7") -}}
+{{- $skipped := sub 10 (len $names) -}}
 {{- $interfaces := list -}}
 {{- range $index, $name := $names -}}
-{{- $interfaces = append $interfaces (dict "interfaceName" (printf "eth%d" $index) "network" $name) -}}
+{{- $interfaces = append $interfaces (dict "interfaceName" (printf "eth%d" (ternary 0 (add $index $skipped) (eq $index 0))) "network" $name) -}}
 {{- end -}}
 {{- toJson $interfaces -}}
+{{- end -}}
+
+{{- /* Whether the pods have a second interface for TCP, empty: no. */ -}}
+{{- define "a4.eth1" -}}
+{{- if or .Values.network.hostNetwork (and (include "a4.cards" .) (eq (len .Values.network.subnetworks) 10)) -}}true{{- end -}}
 {{- end -}}
 
 {{- /* targetNodes and avoidNodes are terms of one expression: both hold. */ -}}

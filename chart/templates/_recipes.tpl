@@ -53,17 +53,38 @@ A4_CODE_REVISION: {{ .code.revision | quote }}
 A4_PACKAGES: {{ join " " .packages.plain | quote }}
 A4_BUILT_PACKAGES: {{ join " " .packages.built | quote }}
 A4_UPGRADE_NCCL: {{ .packages.upgradeNccl | quote }}
-A4_HF_FOLDER: {{ include "a4.under" (dict "root" $root "path" .model.folder) | quote }}
 {{- end }}
+A4_HF_FOLDER: {{ include "a4.modelFolder" (dict "top" . "kind" "folder") | quote }}
+{{- end -}}
+
+{{- /* The model: the one that is named, else the one of the size. */ -}}
+{{- define "a4.modelId" -}}
+{{- $size := .Values.recipe.model.size -}}
+{{- if .Values.recipe.model.id -}}{{ .Values.recipe.model.id }}
+{{- else if hasPrefix "qwen3-next-" .Values.recipe.id -}}Qwen/Qwen3-Next-80B-A3B-Instruct
+{{- else -}}Qwen/Qwen3-{{ get (dict "A3B" "30B-A3B" "A22B" "235B-A22B") $size | default $size }}
+{{- end -}}
+{{- end -}}
+
+{{- /* A folder of the model (kind folder, mcore or exported): the one that is named, else one by the model's name, so
+that two models never meet in it. */ -}}
+{{- define "a4.modelFolder" -}}
+{{- $name := base (include "a4.modelId" .top) -}}
+{{- $next := contains "Qwen3-Next" $name -}}
+{{- $own := dict
+  "folder" (printf "%s/%s" (ternary "ckpts/huggingface" "qwen-ckpts" $next) $name)
+  "mcore" (printf "%s/%s-to-mcore" (ternary "ckpts/mcore" "qwen-ckpts" $next) $name)
+  "exported" (printf "%s/%s-mcore-to-hf" (ternary "ckpts/huggingface" "qwen-ckpts" $next) $name) -}}
+{{- include "a4.under" (dict "root" .top.Values.recipe.workspace "path" (get .top.Values.recipe.model .kind | default (get $own .kind))) -}}
 {{- end -}}
 
 {{- define "a4.conversionEnv" -}}
-{{- $root := .Values.recipe.workspace -}}
-{{- with .Values.recipe -}}
+A4_MODEL_ID: {{ include "a4.modelId" . | quote }}
+A4_MCORE_FOLDER: {{ include "a4.modelFolder" (dict "top" . "kind" "mcore") | quote }}
+A4_EXPORT_FOLDER: {{ include "a4.modelFolder" (dict "top" . "kind" "exported") | quote }}
+{{- with .Values.recipe }}
 A4_FAMILY: {{ ternary "qwen3_next" "qwen3" (hasPrefix "qwen3-next-" .id) }}
 A4_MODEL_SIZE: {{ .model.size | quote }}
-A4_MCORE_FOLDER: {{ include "a4.under" (dict "root" $root "path" .model.mcore) | quote }}
-A4_EXPORT_FOLDER: {{ include "a4.under" (dict "root" $root "path" .model.exported) | quote }}
 A4_CONVERT_CUDA: {{ .convert.cuda | quote }}
 A4_CONVERT_PR: {{ .convert.precision | quote }}
 {{- with .convert.parallel }}
@@ -74,8 +95,10 @@ MODEL_PARALLEL_ARGS: {{ . | quote }}
 
 {{- define "a4.dataEnv" -}}
 {{- $root := .Values.recipe.workspace -}}
-{{- with .Values.recipe -}}
-A4_MODEL_ID: {{ .model.id | quote }}
+{{- if eq .Values.recipe.id "qwen3-download" }}
+A4_MODEL_ID: {{ include "a4.modelId" . | quote }}
+{{- end }}
+{{- with .Values.recipe }}
 A4_MODEL_HUB: {{ .model.hub | quote }}
 A4_DATA_FOLDER: {{ include "a4.under" (dict "root" $root "path" .data.folder) | quote }}
 A4_DATA_FILES: {{ join " " .data.files | quote }}
@@ -88,9 +111,9 @@ A4_TOKENIZER: {{ .data.tokenizer | quote }}
 {{- /* The script's 27 arguments, by the names of its own documentation. */ -}}
 {{- define "a4.trainingEnv" -}}
 {{- $root := .Values.recipe.workspace -}}
-{{- $recipe := .Values.recipe -}}
+{{- $weights := include "a4.modelFolder" (dict "top" . "kind" "mcore") -}}
 {{- with .Values.recipe.train -}}
-A4_ENV: {{ .environment | quote }}
+A4_ENV: {{ ternary "dlc" "dsw" (eq .environment "many") }}
 A4_BATCH_SIZE: {{ int .batch | quote }}
 A4_GLOBAL_BATCH_SIZE: {{ int .globalBatch | quote }}
 A4_LR: {{ .lr | quote }}
@@ -112,7 +135,7 @@ A4_OPTIMIZER_OFFLOAD: {{ .offload | quote }}
 A4_SAVE_INTERVAL: {{ int .saveInterval | quote }}
 A4_DATASET_PATH: {{ include "a4.under" (dict "root" $root "path" .dataset) | quote }}
 A4_VALID_DATASET_PATH: {{ include "a4.under" (dict "root" $root "path" (.validation | default .dataset)) | quote }}
-A4_PRETRAIN_CHECKPOINT_PATH: {{ include "a4.under" (dict "root" $root "path" (.checkpoint | default $recipe.model.mcore)) | quote }}
+A4_PRETRAIN_CHECKPOINT_PATH: {{ include "a4.under" (dict "root" $root "path" (.checkpoint | default $weights)) | quote }}
 A4_TRAIN_TOKENS_OR_ITERS: {{ int64 .amount | quote }}
 A4_WARMUP_TOKENS_OR_ITERS: {{ int64 .warmup | quote }}
 A4_OUTPUT_BASEPATH: {{ include "a4.under" (dict "root" $root "path" .output) | quote }}
@@ -132,26 +155,34 @@ MP_PP0_LAYERS: {{ int .firstStage | quote }}
 {{- end -}}
 
 {{- define "a4.evaluationEnv" -}}
-{{- $root := .Values.recipe.workspace -}}
-A4_EXPORT_FOLDER: {{ include "a4.under" (dict "root" $root "path" .Values.recipe.model.exported) | quote }}
+A4_EXPORT_FOLDER: {{ include "a4.modelFolder" (dict "top" . "kind" "exported") | quote }}
 {{- with .Values.recipe.eval }}
 A4_EVAL_TASKS: {{ join "," .tasks | quote }}
 A4_EVAL_BATCH: {{ int .batch | quote }}
 A4_EVAL_PORT: {{ int .port | quote }}
 A4_EVAL_TRUST: {{ ternary "True" "False" .trustCode | quote }}
 A4_EVAL_FILES: {{ join " " .data | quote }}
-A4_EVAL_HARNESS: {{ include "a4.under" (dict "root" $root "path" .harness) | quote }}
+A4_EVAL_SOURCE: {{ .source | quote }}
 {{- end }}
 {{- end -}}
 
-{{- /* Paths stay as they are given: the launcher works inside the workspace, as the document's commands do. */ -}}
+{{- /* The branch that this version of SWIFT clones by itself. */ -}}
+{{- define "a4.megatronBranch" -}}
+{{- if .megatronBranch -}}{{- .megatronBranch -}}
+{{- else if semverCompare "<3.10" .version -}}core_r0.13.0
+{{- else if semverCompare "<3.12" .version -}}core_r0.14.0
+{{- else -}}core_r0.15.0
+{{- end -}}
+{{- end -}}
+
+{{- /* Paths stay as they are given: the launcher works inside the workspace. */ -}}
 {{- define "a4.swiftEnv" -}}
 {{- $root := .Values.recipe.workspace -}}
 PAI_WORKSPACE_ROOT: {{ $root | quote }}
 {{- with .Values.recipe.swift }}
 MEGATRON_LM_PATH: {{ include "a4.under" (dict "root" $root "path" .megatron) | quote }}
 MODELSCOPE_CACHE: {{ include "a4.under" (dict "root" $root "path" .cache) | quote }}
-A4_MEGATRON_BRANCH: {{ .megatronBranch | quote }}
+A4_MEGATRON_BRANCH: {{ include "a4.megatronBranch" . | quote }}
 A4_SWIFT_VERSION: {{ .version | quote }}
 A4_SWIFT_LOAD: {{ .load | quote }}
 A4_SWIFT_EXTRA: {{ join "\n" .extra | quote }}
@@ -199,7 +230,7 @@ A4_SWIFT_LOSS: {{ .loss | quote }}
 {{- end }}
 {{- end -}}
 
-{{- /* Settings that one of the documents passed by hand. */ -}}
+{{- /* Settings that were once passed by hand, or belong to other machines. */ -}}
 {{- define "a4.ncclPreset" -}}
 {{- if eq .Values.network.nccl.preset "explicit" -}}
 NCCL_CROSS_NIC: "0"

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from console.alarms.patrol import EVERY, Patrol
 from console.alarms.seeing import TELLS_STEPS, faults, seen
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from console.measures import Measures
     from console.measures.job import JobMeasures
     from console.models.alarm import Alarm, Thresholds
+    from console.models.hang import HangReport
     from console.models.pod import Pod
     from console.watched import WatchedCluster
 
@@ -39,12 +40,24 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0
 """Seconds between two looks."""
+PROVES = 60.0
+"""Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
 HEARS_EVERY = 0.2
 """Seconds between two looks at a job that is heard for a moment only."""
 TAIL = 2000
 """Lines of each rank that are read first."""
 MOST = 16
 """Jobs that are watched at the same time; the one watched longest makes room."""
+
+
+class Heard(NamedTuple):
+    """What was heard of a job in a moment."""
+
+    alarms: tuple[Alarm, ...] = ()
+    late: str = ""
+    """That its next step is late, in words; empty: it is not, or that cannot be said."""
+    refused: str = ""
+    """Why its log cannot be heard, if it cannot."""
 
 
 class WatchedJob:
@@ -74,11 +87,16 @@ class Alarms:
         measures: Callable[[], Measures],
         gpus: Callable[[], Gpus],
         thresholds: Thresholds | None = None,
+        xray: Callable[[Key], HangReport | None] = lambda _: None,
     ) -> None:
-        """`thresholds`: instead of the person's."""
+        """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session."""
         self._cluster, self._follow, self._measures, self._gpus = cluster, follow, measures, gpus
-        self._thresholds = thresholds
+        self._thresholds, self._xray = thresholds, xray
         self._kept: dict[Key, tuple[WatchedJob, asyncio.Task[None]]] = {}
+        self._asked: list[AlarmWatch] = []
+        """Of jobs that somebody waited for."""
+        self._past: list[Alarm] = []
+        """Alarms that were there when all ended."""
         self._told = 0.0
         self._patrol: Patrol | None = None
         self._rounds: asyncio.Task[None] | None = None
@@ -105,11 +123,30 @@ class Alarms:
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
         """The alarms of a job that is watched, as they are now."""
-        kept = self._kept.get((namespace, name))
-        if kept:
-            return kept[0].watch.now
-        heard = self._patrol.jobs.get((namespace, name)) if self._patrol else None
-        return heard.watch.now if heard else ()
+        watch = self._watch_of((namespace, name))
+        return watch.now if watch else ()
+
+    def late(self, namespace: str, name: str) -> str:
+        """That the next step of a job that is watched is late, in words; empty: it is not, or nobody knows."""
+        watch = self._watch_of((namespace, name))
+        return watch.late if watch else ""
+
+    def hears(self, namespace: str, name: str) -> bool:
+        """Whether steps of a job are heard as they come, so that nobody has to guess from the times in its log."""
+        watch = self._watch_of((namespace, name))
+        return watch is not None and watch.hears_steps
+
+    def told_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
+        """All alarms of a job of this session from that moment on, those that are over too, the oldest first."""
+        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest]
+        found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
+        return tuple(sorted(found, key=lambda each: each.time))
+
+    def _watch_of(self, key: Key) -> AlarmWatch | None:
+        if key in self._kept:
+            return self._kept[key][0].watch
+        heard = self._patrol.jobs.get(key) if self._patrol else None
+        return heard.watch if heard else None
 
     @property
     def latest(self) -> list[Alarm]:
@@ -137,8 +174,9 @@ class Alarms:
             return
         if self._patrol is None:
             self._patrol = Patrol(
-                self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log
-            )
+                self._cluster, self._gpus, self.thresholds, lambda: self._measures().pass_line, self._open_log,
+                self._xray,
+            )  # fmt: skip
             self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
         if self._rounds is not None and self._rounds.done():
@@ -155,13 +193,13 @@ class Alarms:
             await asyncio.sleep(EVERY)
 
     def _open_log(self, pod: Pod) -> LogStream:
-        """The log of its main container, secrets blotted out."""
+        """The log of its main container, secrets redacted."""
         from console.alarms.listening import TAIL as LITTLE
         from console.cluster.logs import LogStream, Wanted
-        from console.parsers.secrets import Blotter
+        from console.parsers.secrets import Redactor
 
         wanted = Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", LITTLE)
-        return LogStream(self._cluster.connected.client, wanted, clean=Blotter().lines)
+        return LogStream(self._cluster.connected.client, wanted, clean=Redactor().lines)
 
     def left(self) -> None:
         """The cluster is another one from here on."""
@@ -175,7 +213,8 @@ class Alarms:
         self._patrol = self._rounds = None
 
     async def close(self) -> None:
-        """End everything."""
+        """End everything; what rang is known still."""
+        self._past = self.latest
         tasks = [task for _, task in self._kept.values()]
         tasks += [self._rounds] if self._rounds else []
         self._kept.clear()
@@ -191,6 +230,7 @@ class Alarms:
     async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[WatchedJob]:
         """Watch a job for as long as the block runs; other thresholds than the person's may be given."""
         job = WatchedJob((namespace, name), thresholds or self.thresholds)
+        self._asked.append(job.watch)
         task = asyncio.create_task(self._watch(job), name=f"alarms:{name}")
         try:
             yield job
@@ -198,10 +238,11 @@ class Alarms:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def hear(self, namespace: str, name: str, seconds: float) -> tuple[tuple[Alarm, ...], str]:
-        """What is wrong with a running job, and why its log cannot be heard if it cannot.
+    async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
+        """What is wrong with a running job.
 
-        It ends with the first alarm, and after so many seconds at most; two logs are followed, as on patrol.
+        It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
+        on patrol.
         """
         from console.alarms.listening import Listening
 
@@ -210,8 +251,9 @@ class Alarms:
         try:
             while True:
                 goes_on = heard.look(2, self._pass_line())
-                if heard.watch.now or not goes_on or time.monotonic() > until:
-                    return heard.watch.now, heard.refused
+                proving = heard.watch.unproved and time.monotonic() < until + PROVES
+                if heard.watch.now or not goes_on or (time.monotonic() > until and not proving):
+                    return Heard(heard.watch.now, heard.watch.late or heard.late_by_log, heard.refused)
                 await asyncio.sleep(HEARS_EVERY)
         finally:
             await heard.close()
@@ -238,7 +280,7 @@ class Alarms:
                 fleet = self._cluster.fleet
                 jobset = fleet.jobsets.get(job.key)
                 behind = {rank: pulse.behind(rank) for rank, told in job.advances.items() if told >= TELLS_STEPS}
-                look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line())
+                look = seen(jobset, fleet, measures, behind, job.faults, self._pass_line(), self._xray(job.key))
                 job.watch.look(time.time(), look)
                 job.changed.set()
                 if look.finished and measures.over:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.alarms.seeing import faults, seen
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from console.cluster.logs import LogStream
     from console.gpus import Gpus
     from console.models.alarm import Thresholds
+    from console.models.hang import HangReport
     from console.models.job import JobSet
     from console.models.pod import Pod
     from console.watched import WatchedCluster
@@ -83,11 +85,17 @@ class Listening:
         """Whether its log is followed, or ended by itself."""
         return bool(self._tasks) and not self.refused
 
+    @property
+    def late_by_log(self) -> str:
+        """That its next step is late by the times in its log, in words; empty: it is not, or that cannot be said."""
+        track = self._measures.track
+        return track.late(time.time(), self._thresholds) if track is not None and self.heard else ""
+
     def wants(self, number: int) -> int:
         """How many logs it would like to follow, of a job of so many ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
-    def look(self, streams: int, pass_line: float) -> bool:
+    def look(self, streams: int, pass_line: float, report: HangReport | None = None) -> bool:
         """How the job is now, with so many of its logs; whether it goes on."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self._key)
@@ -100,7 +108,9 @@ class Listening:
             self._ask_gpus(now)
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
-        found = seen(jobset, fleet, self._measures, {}, self._faults, pass_line)
+        found = seen(jobset, fleet, self._measures, {}, self._faults, pass_line, report)
+        if not self.heard:
+            found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
         self.watch.look(now, found)
         return not found.finished
 
@@ -117,8 +127,9 @@ class Listening:
             pod = every[number].pod if number < len(every) else None
             if pod is not None and pod.main is not None and pod.main.state == "running":
                 wanted[(pod.uid, number, pod.main.restarts)] = pod
-        named = " nor ".join(f"rank {number}" for number in sorted({number for _, number, _ in wanted}))
-        self.watch.quiet = f"neither {named} has" if " nor " in named else f"{named or 'no rank'} has"
+        named = " nor ".join(f"pod {number}" for number in sorted({number for _, number, _ in wanted}))
+        alone = f"{named} has not" if named else "no pod has"
+        self.watch.quiet = f"neither {named} has" if " nor " in named else alone
         for name in set(self._tasks) - set(wanted):
             self._tasks.pop(name).cancel()
         for name, pod in wanted.items():

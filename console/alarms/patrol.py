@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from console.gpus import Gpus
     from console.models.alarm import Alarm, Thresholds
     from console.models.alarm_watch import AlarmWatch
+    from console.models.hang import HangReport
     from console.models.job import JobSet
     from console.watched import WatchedCluster
 
@@ -41,9 +42,10 @@ class Patrol:
         thresholds: Thresholds,
         pass_line: Callable[[], float],
         open_log: Open,
+        xray: Callable[[Key], HangReport | None] = lambda _: None,
     ) -> None:
         self._cluster, self._gpus, self._thresholds = cluster, gpus, thresholds
-        self._pass_line, self._open = pass_line, open_log
+        self._pass_line, self._open, self._xray = pass_line, open_log, xray
         self.namespace = ""
         """The only one whose jobs are watched; empty: those of all."""
         self.jobs: dict[Key, Listening] = {}
@@ -73,7 +75,8 @@ class Patrol:
                 self.jobs[jobset.key] = Listening(self._cluster, jobset.key, self._thresholds, self._gpus, self._open)
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
-            if not job.look(shares.get(key, 0), self._thresholds.busbw or self._pass_line()) or not self._chosen(key):
+            line = self._thresholds.busbw or self._pass_line()
+            if not job.look(shares.get(key, 0), line, self._xray(key)) or not self._chosen(key):
                 self._end(self.jobs.pop(key))
                 self.past = [*self.past, *job.watch.alarms][-PAST:]
         keys = {jobset.key for jobset in running}

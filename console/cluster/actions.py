@@ -9,10 +9,10 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
-from console.errors import BadInput, NotFound, Unreadable
+from console.errors import BadInput, NotFound, Refused, Unreadable
 from console.models.job import JobSet
 from console.parsers.kinds import KINDS, Kind
-from console.parsers.meta import Wire
+from console.parsers.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
     from console.cluster.client import Client
@@ -66,9 +66,33 @@ async def may(
     )
     try:
         verdict = msgspec.json.decode(body, type=_Review).status
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The API server's answer about rights cannot be read: {error}.") from error
     return bool(verdict and verdict.allowed)
+
+
+class _User(Wire):
+    username: str | None = None
+
+
+class _WhoStatus(Wire):
+    user_info: _User | None = None
+
+
+class _Who(Wire):
+    status: _WhoStatus | None = None
+
+
+async def whoami(client: Client) -> str:
+    """What the API server calls the account; empty where it does not tell (before Kubernetes 1.28)."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    try:
+        body = await client.request("POST", path, doing="ask whose account this is", body=msgspec.json.encode(review))
+        status = msgspec.json.decode(body, type=_Who).status
+    except (Refused, *UNREADABLE):
+        return ""
+    return (status.user_info.username or "") if status and status.user_info else ""
 
 
 async def label(client: Client, node: str, labels: Mapping[str, str | None]) -> None:
@@ -120,7 +144,7 @@ async def manifest(client: Client, catalogue: Catalogue, word: str, namespace: s
     body = await client.request("GET", path, doing=f"show {word} {name}")
     try:
         data = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The object {name} cannot be read: {error}.") from error
     return yaml.safe_dump(_shown(data), sort_keys=False, allow_unicode=True, width=120)
 

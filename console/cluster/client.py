@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiohttp
 import yarl
 
-from console.cluster.answers import AnyAnswer, refused
+from console.cluster.answers import first_bytes, refused
 from console.cluster.causes import no_address
 from console.cluster.failures import told
-from console.errors import ConsoleError, NotLoggedIn, Refused
+from console.errors import ConsoleError, NotLoggedIn, Refused, Unreadable
 from console.parsers.status import refusal
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ ANSWER = 60.0
 PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
 TRIES = 4
+MOST = 64 << 20
+"""Bytes of one answer that are read: a page of 500 objects of 128 KiB each."""
+MOST_OF_MESSAGE = 4 << 20
+"""Bytes of one message of a WebSocket; API servers send 32 KiB at a time."""
 AGENT = "a4"
 KEEP_ALIVE = 30.0
 """Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
@@ -57,7 +61,12 @@ def _import_multiplex() -> ModuleType:
     return multiplex
 
 
-_Asked = TypeVar("_Asked", bound=AnyAnswer)
+def _pieces(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
+    """The bytes of either library's answer, as they come."""
+    return answer.content.iter_any() if isinstance(answer, aiohttp.ClientResponse) else answer.pieces()
+
+
+_Asked = TypeVar("_Asked", bound="aiohttp.ClientResponse | Answer")
 
 
 class Client:
@@ -98,11 +107,17 @@ class Client:
                 headers={"Accept-Encoding": "identity" if here else "gzip", "User-Agent": AGENT},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER),
                 connector=aiohttp.TCPConnector(limit=0),
-                trace_configs=[self._count_openings()],
+                trace_configs=[self._trace()],
             )
         return self._session
 
-    def _count_openings(self) -> aiohttp.TraceConfig:
+    def _trace(self) -> aiohttp.TraceConfig:
+        """Counts connections that are being opened; refuses redirects, which opening a WebSocket would follow."""
+
+        async def redirected(_: object, __: object, seen: aiohttp.TraceRequestRedirectParams) -> None:
+            status = seen.response.status
+            raise Refused(f"The API server answers {status}, which refers to another address.", status=status)
+
         async def begun(*_: object) -> None:
             self._opening += 1
 
@@ -110,6 +125,7 @@ class Client:
             self._opening -= 1
 
         trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(redirected)
         trace.on_connection_create_start.append(begun)
         trace.on_connection_create_end.append(ended)
         return trace
@@ -212,9 +228,9 @@ class Client:
         renewed = False
         for attempt in range(1, TRIES + 1):
             answer, who = await ask()
-            if answer.status < HTTPStatus.BAD_REQUEST:
+            if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer
-            error = await refused(answer, doing)
+            error = await refused(answer, _pieces(answer), doing)
             if isinstance(error, NotLoggedIn) and not renewed and await self.login.renew(who):
                 renewed = True
                 continue
@@ -244,7 +260,10 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            return await answer.read()
+            body = await first_bytes(answer.content.iter_any(), MOST)
+            if len(body) > MOST:
+                raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
+            return body
 
     @asynccontextmanager
     async def websocket(
@@ -268,7 +287,7 @@ class Client:
                     self.url(path).extend_query(params),
                     protocols=protocols,
                     heartbeat=KEEP_ALIVE,
-                    max_msg_size=0,
+                    max_msg_size=MOST_OF_MESSAGE,
                     autoclose=True,
                     timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
                     **options,
@@ -284,6 +303,6 @@ class Client:
         """A refused upgrade comes without its body; the same request without the upgrade brings the Status."""
         answer, _ = await self._ask("GET", path, params, None, _JSON, CONNECT)
         if answer.status == error.status:
-            return await refused(answer, doing)
+            return await refused(answer, _pieces(answer), doing)
         answer.close()
         return refusal(error.status, error.message.encode(), doing=doing)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.cluster.target import Cluster
 
 LIMIT = 60.0
-"""Seconds a log-in program may take."""
+"""Seconds a credential plugin may take."""
 AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."
 _LONGEST = 300
 """Characters of a program's complaint that are shown."""
@@ -47,23 +47,23 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
     program = str(spec.get("command") or "")
     if not program or not spec.get("apiVersion"):
         missing = "apiVersion" if program else "command"
-        raise NotLoggedIn(f"The kubeconfig's log-in program has no {missing}.", "Write the kubeconfig again.")
+        raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
     if spec.get("interactiveMode") == "Always":
-        raise NotLoggedIn(f"The log-in program {program} insists on a terminal of its own.", AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} insists on a terminal of its own.", AGAIN)
     try:
         async with asyncio.timeout(LIMIT):
             code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], _environment(spec, cluster))
     except FileNotFoundError as error:
         hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
-        raise NotLoggedIn(f"The log-in program {program} of the kubeconfig is not installed.", hint) from error
+        raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
     except PermissionError as error:
-        raise NotLoggedIn(f"The log-in program {program} of the kubeconfig may not be run.") from error
+        raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig may not be run.") from error
     except TimeoutError as error:
-        raise NotLoggedIn(f"The log-in program {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
+        raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
     if code:
         words = " ".join(complaint.decode(errors="replace").split())[-_LONGEST:].rstrip(".")
         said = f": {words}" if words else ""
-        raise NotLoggedIn(f"The log-in program {program} failed with exit code {code}{said}.", AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} failed with exit code {code}{said}.", AGAIN)
     return _credential(program, out, str(spec["apiVersion"]))
 
 
@@ -109,13 +109,13 @@ def _credential(program: str, out: bytes, version: str) -> Credential:
         token, certificate, key = (
             Secret(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
-    except (ValueError, LookupError, AttributeError, TypeError):
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         # Without the cause: it would carry the output, and so perhaps a token, into a traceback.
-        raise NotLoggedIn(f"The log-in program {program} gave no ExecCredential.", AGAIN) from None
+        raise NotLoggedIn(f"The credential plugin {program} gave no ExecCredential.", AGAIN) from None
     if said != version:
-        raise NotLoggedIn(f"The log-in program {program} speaks {said}; the kubeconfig expects {version}.", AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} speaks {said}; the kubeconfig expects {version}.", AGAIN)
     if not token and not (certificate and key):
-        raise NotLoggedIn(f"The log-in program {program} gave neither a token nor a certificate.", AGAIN)
+        raise NotLoggedIn(f"The credential plugin {program} gave neither a token nor a certificate.", AGAIN)
     try:
         expires = parse_time(status.get("expirationTimestamp"))
     except Unreadable:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from console.errors import NotAllowed, NotFound, Unreadable
-from console.parsers.meta import Wire
+from console.parsers.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
     from console.cluster.client import Client
@@ -106,5 +106,5 @@ class Catalogue:
 def _decode(body: bytes, type_: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=type_)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The server's answer is not that of a Kubernetes API: {error}.") from error

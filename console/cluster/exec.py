@@ -16,14 +16,17 @@ import aiohttp
 import msgspec
 
 from console.cluster.actions import pod_path
-from console.errors import ProgramFailed, Unreachable
-from console.parsers.meta import Wire
+from console.errors import ProgramFailed, Unreachable, Unreadable
+from console.parsers.meta import UNREADABLE, Wire
 
 if TYPE_CHECKING:
     from console.cluster.client import Client
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+
+LONGEST_ANSWER = 1 << 20
+"""Bytes that a command which is asked something short may print."""
 
 Output = Callable[[int, bytes], None]
 """Called with 1 (output) or 2 (errors) and the bytes."""
@@ -106,7 +109,7 @@ def exit_code(status: bytes, what: str) -> int:
     """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
     try:
         outcome = msgspec.json.decode(status, type=_Outcome)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         outcome = _Outcome(message=status.decode(errors="replace"))
     if outcome.status == "Success":
         return 0
@@ -195,6 +198,31 @@ async def run(
         if own:  # it is no trouble of the API server's
             raise own[0] from None
         raise
+
+
+async def answer(
+    client: Client,
+    namespace: str,
+    pod: str,
+    argv: Sequence[str],
+    *,
+    container: str = "",
+    stdin: bytes | None = None,
+    most: int = LONGEST_ANSWER,
+) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a command that says little.
+
+    Raises as `run` does, and Unreadable once the container has sent more than `most` bytes, which ends the command.
+    """
+    said: dict[int, bytearray] = {STDOUT: bytearray(), STDERR: bytearray()}
+
+    def keep(channel: int, data: bytes) -> None:
+        said[channel] += data
+        if sum(map(len, said.values())) > most:
+            raise Unreadable(f"Pod {pod} answers a short question with more than {most >> 20} MiB: it was ended.")
+
+    code = await run(client, namespace, pod, argv, keep, container=container, stdin=stdin)
+    return code, bytes(said[STDOUT]), bytes(said[STDERR])
 
 
 def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:

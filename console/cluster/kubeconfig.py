@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -133,6 +134,17 @@ class Kubeconfig:
             raise BadKubeconfig(
                 f'The context "{chosen}" of {self.source} names the cluster "{context.cluster}", which {missing}.',
                 "Choose another context, or write the kubeconfig again.",
+            )
+        try:
+            named = "@" in urlsplit(cluster.server).netloc
+        except ValueError:
+            raise BadKubeconfig(
+                f'The server of context "{chosen}" of {self.source} is no address.', "Write it as https://HOST:PORT."
+            ) from None
+        if named:
+            raise BadKubeconfig(
+                f'The server of context "{chosen}" of {self.source} has a user or a password in its address.',
+                "Write them as username and password of a user of the kubeconfig.",
             )
         user = self.users.get(context.user or "")
         if user is None and context.user:

@@ -114,8 +114,8 @@ def _seat(jobset: Object, address: Address) -> _Seat:
     within = [seat for seat in every if address.group in {"", seat.group}]
     if address.number >= len(within):
         where = f" in {address.group}" if address.group else ""
-        hint = f"Its ranks{where} are 0 to {len(within) - 1}." if within else "It has no ranks."
-        raise BadInput(f"{address.job} has no rank {address.number}{where}.", hint)
+        hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
+        raise BadInput(f"{address.job} has no pod {address.number}{where}.", hint)
     return within[address.number]
 
 

@@ -76,6 +76,11 @@ class Login:
         return is_here(urlsplit(self.server).hostname or "")
 
     @property
+    def unverified(self) -> bool:
+        """Whether the server may show any certificate."""
+        return bool(self.target.cluster.insecure_skip_tls_verify) and self.server.startswith("https:")
+
+    @property
     def server_name(self) -> str | None:
         """Name the server's certificate has to carry, if not the host's."""
         return self.target.cluster.tls_server_name
@@ -86,7 +91,12 @@ class Login:
         return proxy_of(self.server, self.target.cluster.proxy_url)
 
     async def headers(self) -> dict[str, str]:
-        """Headers that say who asks; renewed if they are about to run out. Raises NotLoggedIn, BadKubeconfig."""
+        """Headers that say who asks; renewed if they are about to run out; none over plain HTTP.
+
+        Raises NotLoggedIn, BadKubeconfig.
+        """
+        if not self.server.startswith("https:"):
+            return {}  # as kubectl: whoever is on the way could read them
         async with self._renewing:
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
                 await self._obtain()
@@ -163,6 +173,11 @@ class Login:
     def _read_certificates(self) -> Certificates:
         cluster = self.target.cluster
         authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
+        if authority and cluster.insecure_skip_tls_verify:
+            raise BadKubeconfig(
+                f'Context "{self.target.context}" names a certificate authority and says that it is not to be asked.',
+                "Take insecure-skip-tls-verify out of the kubeconfig, or the authority.",
+            )
         return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
     def _make_tls(self) -> ssl.SSLContext:

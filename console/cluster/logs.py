@@ -21,7 +21,7 @@ from console.errors import ConsoleError, NotFound, Refused, Unreadable
 from console.models.log import LogLine, StreamState
 from console.models.pod import Pod
 from console.parsers.kinds import KINDS
-from console.parsers.secrets import Blotter, blotted
+from console.parsers.secrets import Redactor, redacted
 from console.parsers.stamps import LineCutter, stamped, text_of
 from console.parsers.timestamp import format_time
 
@@ -207,7 +207,7 @@ class LogStream:
         """The new lines that are whole now; None if there is nothing to be told."""
         cutter, seen = self._cutter, self.open
         batch = self._new(cutter.feed(piece))
-        self.open = blotted(cutter.open) if cutter.open else b""
+        self.open = redacted(cutter.open) if cutter.open else b""
         if batch:
             self._look_for_gap(batch)
         elif self.open == seen:
@@ -238,12 +238,12 @@ class LogStream:
 async def follow_log(
     client: Client, wanted: Wanted, backoff: Backoff = USUAL, *, drawn: bool = False, memory: Memory | None = None
 ) -> AsyncGenerator[LogLine, None]:
-    """Lines of a container, secrets blotted out, until it has ended (or once, without `follow`).
+    """Lines of a container, secrets redacted, until it has ended (or once, without `follow`).
 
     `drawn`: also what is seen of a line that has no end yet, each time it changes. `memory`: as of `LogStream`. Raises
     as `LogStream.batches` does.
     """
-    stream = LogStream(client, wanted, memory=memory, clean=Blotter().lines, backoff=backoff)
+    stream = LogStream(client, wanted, memory=memory, clean=Redactor().lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             for moment, raw in batch:

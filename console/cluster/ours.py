@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,11 +11,11 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
-from console.errors import NotAllowed, NotFound, Refused, Unreadable
-from console.parsers.meta import Meta, Wire, annotations_of, labels_of
+from console.errors import Conflict, NotAllowed, NotFound, Refused, Unreadable
+from console.parsers.meta import UNREADABLE, Meta, Wire, annotations_of, labels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from console.cluster.client import Client
 
@@ -30,6 +31,7 @@ _ROOTS = {
     "PersistentVolume": ("/api/v1", "persistentvolumes", False),
 }
 """Kinds that the chart makes, in the order in which they may go."""
+_REMOVABLE = {**_ROOTS, "Pod": ("/api/v1", "pods", True)}
 
 
 class _Item(Wire):
@@ -54,7 +56,7 @@ class Ours:
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:
-    root, plural, namespaced = _ROOTS[kind]
+    root, plural, namespaced = _REMOVABLE[kind]
     place = f"/namespaces/{quote(namespace, safe='')}" if namespaced and namespace else ""
     return f"{root}{place}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
 
@@ -74,7 +76,7 @@ async def labelled(client: Client, namespace: str) -> tuple[tuple[Ours, ...], tu
         except NotAllowed:
             hidden.append(kind)
             continue
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Unreadable(f"The list of {kind}s cannot be read: {error}.") from error
         found += [_ours(kind, item.metadata) for item in items]
     if namespace:  # volumes belong to no namespace, and are listed for all
@@ -93,6 +95,27 @@ def _ours(kind: str, meta: Meta) -> Ours:
         annotations.get("meta.helm.sh/release-namespace") or namespace,
         annotations.get(_KEEP[0]) == _KEEP[1],
     )
+
+
+async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
+    """Conflict if one of these ("Kind name") exists and is not that release's, by what is written on it there."""
+    found, _ = await labelled(client, namespace)
+    own = {
+        f"{each.kind} {each.name}" for each in found if (each.release_namespace, each.release) == (namespace, release)
+    }
+    for each in objects:
+        kind, _, name = each.partition(" ")
+        if each in own:
+            continue
+        try:
+            await client.request("GET", _path(kind, namespace, name), doing=f"look at {each}")
+        except NotFound:
+            continue
+        raise Conflict(
+            f"The release {release} in {namespace} names {each}, which is not its own. Nothing was removed.",
+            f"If nobody knows that release, delete its Secrets (kubectl delete secret -n {namespace} -l owner=helm,"
+            f"name={release}).",
+        )
 
 
 async def remove(client: Client, kind: str, namespace: str, name: str) -> None:
@@ -157,16 +180,30 @@ async def _manager(client: Client, path: str, kind: str, name: str) -> str:
 def _loaded(manifest: str) -> dict[str, Any]:
     try:
         return dict(yaml.safe_load(manifest))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise Unreadable(f"An object of the release is not YAML: {error}.") from error
 
 
+@contextmanager
+def _as_made() -> Iterator[None]:
+    """Whoever may write a Secret can write down a release: an object of it that this chart never makes is said so."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(
+            "The release holds a JobSet that is not as this chart makes them.",
+            "Look at it: helm get manifest NAME. If nobody knows it, delete the Secrets of the release.",
+        ) from error
+
+
+@_as_made()
 def pods_of(manifest: str) -> Any:
     """The part of a JobSet's YAML that its pods are made from; None for other kinds."""
     made = _loaded(manifest)
     return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
 
 
+@_as_made()
 def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
     """Where the pods of these objects write what outlives them: buckets, shares, claims and folders of nodes."""
     found: dict[str, None] = {}

@@ -8,6 +8,7 @@ import msgspec
 
 from console.errors import NotFound, Unreadable
 from console.models.node_pools import ProvisioningRequest
+from console.parsers.meta import UNREADABLE
 from console.parsers.timestamp import parse_time
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ async def requests(client: Client) -> tuple[ProvisioningRequest, ...]:
     try:
         items = msgspec.json.decode(body).get("items") or []
         found = [_read(each) for each in items]
-    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (*UNREADABLE, AttributeError, KeyError, TypeError) as error:
         raise Unreadable(f"The ProvisioningRequests cannot be read: {error}.") from error
     return tuple(sorted(found, key=lambda each: -each.created))
 

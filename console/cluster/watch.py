@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.errors import ConsoleError, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable, Unreadable
 from console.models.link import LinkState
 from console.parsers.status import StatusWire, refusal
 
@@ -124,6 +124,13 @@ class _EndedAtOnce(Unreachable):
     """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
 
 
+MOST_OBJECTS = 250_000
+MOST_OF_LIST = 4 << 30
+"""Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
+MOST_OF_LINE = 16 << 20
+"""Bytes of a watch event: etcd keeps objects of 1.5 MiB."""
+
+
 class _Truncated(Unreachable):
     """A watch ended in the middle of a line."""
 
@@ -172,11 +179,19 @@ async def _list(source: Source, reader: Reader[Any, M], *, by_page: bool) -> Asy
     """The whole list, with the version to watch from; the next page is on its way while this one is read."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
+    size = 0
     version = ""
     fetching: asyncio.Task[bytes] | None = asyncio.ensure_future(source.page(""))
     try:
         while fetching:
-            page = reader.page(await fetching)
+            body = await fetching
+            size += len(body)
+            page = reader.page(body)
+            if len(everything) + len(unreadable) > MOST_OBJECTS or size > MOST_OF_LIST:
+                raise Unreadable(
+                    f"The API server's list has no end: {len(everything):,} objects in {size >> 20:,} MiB so far."
+                )
+            del body
             fetching = asyncio.ensure_future(source.page(page.next)) if page.next else None
             version = page.version
             unreadable.update(page.unreadable)
@@ -246,9 +261,15 @@ class HttpSource:
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """Whole lines of any length; _Truncated if the last has no end."""
     rest: list[bytes] = []
+    length = 0
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
         rest.append(first)
+        length = len(others[-1]) if others else length + len(first)
+        if length > MOST_OF_LINE:
+            raise Unreachable(
+                f"Could not follow the changes: a line of the watch is longer than {MOST_OF_LINE >> 20} MiB."
+            )
         for other in others:
             line = b"".join(rest)
             rest = [other]

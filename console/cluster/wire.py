@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from console.cluster.login import Login
 
 CONNECT = 10.0
-"""Seconds until a connection has to stand, or a request to be answered."""
+"""Seconds until a connection has to stand."""
+ANSWER = 20.0
+"""Seconds until requests have to be answered whole."""
 _ROOM = 1 << 16
+_MOST = 16 << 20
+"""Bytes of an answer: a pod, or the pods of one job."""
 _PORTS = {"http": 80, "https": 443}
 _OK, _UNAUTHORIZED, _SWITCHING = 200, 401, 101
 
@@ -52,17 +56,19 @@ class Wire:
 
     async def get(self, path: str, *more: str) -> list[Answer]:
         """Answers to requests that are sent at once and answered in order; raises OSError and its kin."""
-        for each in (path, *more):
-            await self._ask(each, ("Accept: application/json",))
-        return [await self._answer() for _ in (path, *more)]
+        async with asyncio.timeout(ANSWER):
+            for each in (path, *more):
+                await self._ask(each, ("Accept: application/json",))
+            return [await self._answer() for _ in (path, *more)]
 
     async def upgrade(self, path: str, protocol: str) -> WebSocket | Answer:
         """The WebSocket that this connection becomes, if the server takes the protocol; else its answer."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                  f"Sec-WebSocket-Key: {key}", f"Sec-WebSocket-Protocol: {protocol}")  # fmt: skip
-        await self._ask(path, asked)
-        answer = await self._answer()
+        async with asyncio.timeout(ANSWER):
+            await self._ask(path, asked)
+            answer = await self._answer()
         if answer.status != _SWITCHING or answer.headers.get("sec-websocket-protocol") != protocol:
             return answer
         self._taken = True
@@ -92,19 +98,37 @@ class Wire:
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
             size = headers.get("content-length")
-            return await (self._reader.readexactly(int(size)) if size is not None else self._reader.read())
-        parts = []
-        while length := int((await self._reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            parts.append(await self._reader.readexactly(length))
+            if size is not None:
+                return await self._reader.readexactly(_length(size, 10))
+            body = await self._reader.read(_MOST + 1)
+            while (piece := await self._reader.read(_ROOM)) and len(body) <= _MOST:
+                body += piece
+            _length(str(len(body)), 10)
+            return body
+        parts = bytearray()
+        while length := _length((await self._reader.readuntil(b"\r\n")).split(b";")[0].strip().decode("latin-1"), 16):
+            parts += await self._reader.readexactly(length)
+            _length(str(len(parts)), 10)
             await self._reader.readexactly(2)
         while (await self._reader.readuntil(b"\r\n")) != b"\r\n":
             """A trailer, which says nothing here."""
-        return b"".join(parts)
+        return bytes(parts)
 
     def close(self) -> None:
         """Drop the connection, unless it has become a WebSocket, which closes itself."""
         if not self._taken:
             self._writer.transport.abort()
+
+
+def _length(text: str, base: int) -> int:
+    """A number of bytes; ConnectionError for what is none, or is longer than any answer that is asked for here."""
+    try:
+        size = int(text, base) if text.isalnum() else -1
+    except ValueError:
+        size = -1
+    if not 0 <= size <= _MOST:
+        raise ConnectionError(f"what answers there announces {text[:20]!r} bytes")
+    return size
 
 
 def _status(line: str) -> int:

@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 
 BIG = 32 << 20
 """Bytes from which a file of a folder is copied by itself, so that it can be gone on with; smaller ones go together."""
+_HEADERS = 4096
+"""Bytes that a tar has at most for each file beside its content, as a rule."""
 _BATCH = 256
 """Files whose sums are asked for at a time."""
+
+
+def local_name(source: str) -> str:
+    """What a copy of that path is called here: its last part as it was typed, empty if that names nothing.
+
+    Never what the container says of the path: whoever controls it could have any file here replaced.
+    """
+    name = posixpath.basename(source.rstrip("/"))
+    return "" if name in (".", "..", "~") else name
 
 
 class Fetch:
@@ -42,7 +53,7 @@ class Fetch:
             raise NotFound(f"There is no {source} in {self._files.where}.")
         if spot.kind is EntryKind.OTHER:
             raise CopyFailed(f"{source} in {self._files.where} is a device, pipe or socket: it has no content.")
-        name = spot.name or self._files.where.replace(" ", "-")
+        name = local_name(source) or self._files.where.replace(" ", "-").replace("/", "-")
         final = await asyncio.to_thread(local.final_path, target, name, folder=spot.folder)
         if spot.folder:
             entries = await self._folder(spot.path, final)
@@ -91,13 +102,18 @@ class Fetch:
                 return True
             self._meter.tell(path)
             try:
-                async with aclosing(self._files.read(path, offset, entry.size - offset)) as chunks:
+                left = entry.size - offset
+                async with aclosing(self._files.read(path, offset, left)) as chunks:
                     async for data in chunks:
+                        left -= len(data)
+                        if left < 0:
+                            await asyncio.to_thread(part.drop)
+                            raise CopyFailed(f"{path}: the container sends more than the {entry.size} bytes it listed.")
                         self._meter.add(len(data))
                         if part.add(data):
                             await asyncio.to_thread(part.flush)
             finally:
-                await asyncio.to_thread(part.flush)
+                await asyncio.to_thread(part.flush, only_waiting=True)
             if await asyncio.to_thread(part.have) == offset and await self._files.size(path) <= offset:
                 self._problems.append(CopyProblem(entry.path or path, "It became shorter while it was copied."))
                 shrunk = True
@@ -142,12 +158,18 @@ class Fetch:
 
     def _make_folders(self, final: Path, entries: Sequence[Entry]) -> None:
         with local.told(final):
+            if final.is_symlink():
+                raise CopyFailed(
+                    f"{final} is a link on this machine: a folder is not copied through it.", "Name another target."
+                )
             final.mkdir(exist_ok=True)
         for entry in entries:
             try:
                 if entry.kind is EntryKind.FOLDER and entry.path:
                     path = local.place_for(final, entry.path)
                     with local.told(path):
+                        if path.is_symlink():
+                            raise CopyFailed(f"{path} is a link on this machine: it is not followed.")
                         path.mkdir(exist_ok=True)
                 elif entry.kind is EntryKind.LINK:
                     local.link(final, entry)
@@ -156,10 +178,10 @@ class Fetch:
 
     def _finish_folders(self, final: Path, entries: Sequence[Entry]) -> None:
         for entry in reversed([each for each in entries if each.kind is EntryKind.FOLDER]):
-            path = final / entry.path
-            with local.told(path):
-                if path.is_dir() and not path.is_symlink():
-                    path.chmod(entry.mode & 0o777)
+            try:
+                local.set_folder_mode(final, entry)
+            except CopyFailed as error:
+                self._problems.append(CopyProblem(entry.path, str(error)))
 
     async def _together(self, top: str, final: Path, entries: Sequence[Entry]) -> None:
         """Small files in one stream; those that it does not bring are left to be copied singly."""
@@ -171,7 +193,7 @@ class Fetch:
             self._meter.tell(path)
             self._meter.add(size)
 
-        unpacking = Unpacking(final, sizes, wrote)
+        unpacking = Unpacking(final, sizes, wrote, most=2 * self._meter.total + len(sizes) * _HEADERS + BIG)
 
         async def attempt() -> bool:
             wanted = [path for path in sizes if path not in unpacking.made]
@@ -213,7 +235,9 @@ class Fetch:
                 return []
             for entry in batch:
                 mine = await asyncio.to_thread(local.sha256, final / entry.path)
-                if entry.path in theirs and theirs[entry.path] != mine:
+                if entry.path not in theirs:
+                    self._proof = Proof.SIZE
+                elif theirs[entry.path] != mine:
                     differing.append(entry)
         return differing
 

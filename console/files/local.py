@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hashlib
@@ -11,7 +12,7 @@ import stat
 import threading
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from console.errors import BadInput, CopyFailed
 from console.models.copying import CopyProblem, Entry, EntryKind
@@ -128,6 +129,21 @@ def in_words(size: int) -> str:
     return f"{size} bytes"
 
 
+async def opened(path: Path) -> BinaryIO:
+    """The file, open for reading; closed if nobody waits for it any more, as when a copy is stopped."""
+    opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Task[Any]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
 def check_space(where: Path, needed: int) -> None:
     """CopyFailed if that much has no room there."""
     with told(where):
@@ -155,6 +171,26 @@ def place_for(top: Path, relative: str) -> Path:
                 raise CopyFailed(f"{relative} would lie outside {top}, through a link: it is refused.")
             path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def set_folder_mode(top: Path, entry: Entry) -> None:
+    """Give a copied folder its mode, through no link; its owner keeps every right, to go on with the copy or delete it.
+
+    What is not a folder, or lies behind a link, is left alone.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with told(top / entry.path), contextlib.ExitStack() as stack:
+        try:
+            folder = os.open(top, flags)
+            stack.callback(os.close, folder)
+            for part in PurePosixPath(entry.path).parts:
+                folder = os.open(part, flags, dir_fd=folder)
+                stack.callback(os.close, folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
+                return
+            raise
+        os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
 
 
 def finish(part: Path, final: Path, entry: Entry) -> None:
@@ -202,9 +238,14 @@ class Part:
         self._waiting += data
         return len(self._waiting) >= _BLOCK
 
-    def flush(self) -> None:
-        """Write down what waits, each byte once: the thread of a copy that is stopped may still be writing."""
+    def flush(self, *, only_waiting: bool = False) -> None:
+        """Write down what waits, each byte once: the thread of a copy that is stopped may still be writing.
+
+        The file is made if it is not there, unless `only_waiting` and nothing waits.
+        """
         with self._writing:
+            if only_waiting and not self._waiting:
+                return
             waiting, self._waiting = self._waiting, bytearray()
             with told(self.path), self.path.open("ab") as file:
                 file.write(waiting)

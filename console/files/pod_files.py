@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,9 @@ from console.models.copying import CopyProblem, Entry, EntryKind, Way
 from console.parsers import tree as listing
 
 _LONGEST_COMPLAINT = 4000
+MOST_ANSWER = 32 << 20
+"""Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
+_SUM_DIGITS = 64
 _KILLED = (129, 130, 137, 143)
 """Exit codes of a program that was ended from outside, as when its pod goes."""
 _PARTLY = (1, 2, 123)
@@ -47,11 +50,6 @@ class Spot:
     modified: int = 0
     free: int | None = None
     """Free bytes of that file system; None when nobody could say."""
-
-    @property
-    def name(self) -> str:
-        """Its last part."""
-        return posixpath.basename(self.path)
 
     @property
     def folder(self) -> bool:
@@ -95,11 +93,19 @@ class PodFiles:
         ):
             async for channel, data in process.output():
                 if channel == 1:
-                    out += data
+                    self._add(out, data, what)
                 else:
                     complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
         self._check(process.code, complaint, what, path)
         return bytes(out), complaint
+
+    def _add(self, out: bytearray, data: bytes, what: str) -> None:
+        if len(out) + len(data) > MOST_ANSWER:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: the answer is longer than {MOST_ANSWER >> 20} MiB.",
+                "Name a folder with fewer files, or pack it into one file there (tar).",
+            )
+        out += data
 
     def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
         if code == scripts.MISSING:
@@ -117,14 +123,18 @@ class PodFiles:
         head, _, rest = out.partition(b"\0\0")
         try:
             kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
-        except ValueError:
+            free = int(float(rest.strip() or b"-1"))
+            spot = Spot(
+                absolute,
+                {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
+                listing.file_size(size),
+                listing.file_mode(mode),
+                listing.file_time(when),
+                free if free >= 0 else None,
+            )
+        except (ValueError, OverflowError):
             raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
-        known = {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind)
-        if known is None and mode != "0":
-            known = EntryKind.OTHER
-        space = rest.strip()
-        free = int(float(space)) if space.replace(b".", b"").replace(b"e+", b"").isdigit() else None
-        return Spot(absolute, known, int(size), int(mode, 8) & 0o7777, int(float(when)), free)
+        return spot
 
     async def tree(self, folder: str) -> tuple[list[Entry], list[CopyProblem]]:
         """Everything below a folder, and what could not be seen or has no content to copy."""
@@ -134,7 +144,7 @@ class PodFiles:
         async with self._start(("sh", "-c", scripts.TREE, "sh", folder), stdin=None, what=what) as process:
             async for channel, data in process.output():
                 if channel == 1:
-                    out += data
+                    self._add(out, data, what)
                 else:
                     complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
         if process.code == scripts.FORBIDDEN or (process.code and not out):
@@ -153,8 +163,9 @@ class PodFiles:
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
         """At most `size` bytes from there on."""
         argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
-        async for data in self._bytes(argv, None, f"read {path}", path):
-            yield data
+        async with aclosing(self._bytes(argv, None, f"read {path}", path)) as pieces:
+            async for data in pieces:
+                yield data
 
     async def _bytes(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
@@ -172,7 +183,10 @@ class PodFiles:
     async def size(self, path: str) -> int:
         """Bytes of a file; 0 if there is none."""
         out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path)
-        return int(out.strip() or 0)
+        try:
+            return listing.file_size(out.decode().strip() or "0")
+        except ValueError:
+            raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
         """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
@@ -203,15 +217,17 @@ class PodFiles:
                 listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
                 argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
                 out = bytearray()
-                async for data in self._bytes(argv, listed, f"compare {folder}", folder, lenient=True):
-                    out += data
+                what = f"compare {folder}"
+                async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as answer:
+                    async for data in answer:
+                        self._add(out, data, what)
                 found = {name.removeprefix("./"): value for name, value in listing.checksums(bytes(out)).items()}
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
                     out_one, _ = await self._run(
                         scripts.SUM, posixpath.join(folder, name), what=f"compare {name}", path=name
                     )
-                    found[name] = out_one.split()[0].decode()
+                    found[name] = out_one[:_SUM_DIGITS].decode(errors="replace")
         except NotFound:
             return {}
         return found
@@ -222,15 +238,18 @@ class PodFiles:
         what = f"pack {folder}"
         try:
             argv = ("sh", "-c", scripts.PACK, "sh", folder, str(len(listed)))
-            async for data in self._bytes(argv, listed, what, folder, lenient=True):
-                yield data
+            async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as pieces:
+                async for data in pieces:
+                    yield data
         except CopyFailed as error:
             if error.code != scripts.NOT_GNU:
                 raise
         else:
             return
-        async for data in self._bytes(("sh", "-c", scripts.PACK_ALL, "sh", folder), None, what, folder, lenient=True):
-            yield data
+        everything = ("sh", "-c", scripts.PACK_ALL, "sh", folder)
+        async with aclosing(self._bytes(everything, None, what, folder, lenient=True)) as pieces:
+            async for data in pieces:
+                yield data
 
     async def unpack(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
         """Unpack a tar of that many bytes into a folder, which is made."""

@@ -118,7 +118,7 @@ class Send:
 
     async def _chunks(self, source: Path, offset: int, size: int) -> AsyncIterator[bytes]:
         with local.told(source):
-            file = await asyncio.to_thread(source.open, "rb")
+            file = await local.opened(source)
             try:
                 await asyncio.to_thread(file.seek, offset)
                 while offset < size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, CopyFailed
@@ -52,8 +53,9 @@ class SftpFiles(PodFiles):
         """At most `size` bytes from there on."""
         sftp = await self._for(size)
         source = sftp.read(path, offset, size) if sftp else super().read(path, offset, size)
-        async for data in source:
-            yield data
+        async with aclosing(source) as pieces:
+            async for data in pieces:
+                yield data
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
         """Append `size` bytes to a file that has `offset`; 0 begins it anew."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE = 1 << 18
+_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
+_LONGEST_NAME = 1 << 16
 _WAITING = 64
 """Pieces that may wait for the disk."""
 _TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
@@ -57,7 +60,7 @@ async def pack(top: Path, entries: Sequence[Entry], sent: Callable[[Entry, int],
 async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     """A file's content as long as it was when it was listed: cut, or filled up with zeros, if it has changed since."""
     left = size
-    with local.told(path), await asyncio.to_thread(path.open, "rb") as file:
+    with local.told(path), await local.opened(path) as file:
         while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
             left -= len(data)
             yield data
@@ -99,11 +102,27 @@ class _Pipe(io.RawIOBase):
         return size
 
 
+class _Header(tarfile.TarInfo):
+    """A header whose names, attributes and maps of holes cannot fill the memory: the library reads them whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        """As the library; ReadError for what is longer than a name, and for forms that our commands never make."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _NAMES and 0 <= header.size <= _LONGEST_NAME:
+            return header
+        if header.type in _NAMES or header.type in _REFUSED or header.size < 0:
+            raise tarfile.ReadError("a header that is too long, or of an unexpected kind")
+        return header
+
+
 class Unpacking:
     """Takes a tar stream apart in a thread: only what is wanted, each file under its name once it is whole."""
 
-    def __init__(self, top: Path, wanted: Mapping[str, Entry], wrote: Callable[[str, int], None]) -> None:
+    def __init__(self, top: Path, wanted: Mapping[str, Entry], wrote: Callable[[str, int], None], *, most: int) -> None:
         self._top, self._wanted, self._wrote = top, wanted, wrote
+        self._most = most
+        """Bytes of the stream after which it is given up."""
         self.made: set[str] = set()
         """Files that are whole."""
         self.problems: list[CopyProblem] = []
@@ -116,6 +135,9 @@ class Unpacking:
         taking.add_done_callback(lambda _: pipe.room.release())
         try:
             async for data in chunks:
+                self._most -= len(data)
+                if self._most < 0:
+                    raise CopyFailed("The container sends far more than the sizes it listed: the copy was ended.")
                 await pipe.room.acquire()
                 if taking.done():
                     break
@@ -127,7 +149,9 @@ class Unpacking:
     def _take(self, source: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
         with source:
             try:
-                with tarfile.open(fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape") as archive:
+                with tarfile.open(
+                    fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=_Header
+                ) as archive:
                     for member in archive:
                         self._member(archive, member, loop)
             except (tarfile.TarError, EOFError, ValueError):
@@ -142,12 +166,13 @@ class Unpacking:
             self.problems.append(CopyProblem(name, "It would lie outside the folder: it was refused."))
             return
         entry = self._wanted.get(name)
-        if entry is None or not member.isreg() or not entry.file:
-            return
+        if entry is None or not member.isreg() or not entry.file or member.size != entry.size:
+            return  # a file that has another size by now is copied by itself, cut to the size that was listed
         content = archive.extractfile(member)
         if content is None:
             return
-        whole = Entry(name, EntryKind.FILE, member.size, entry.mode, int(member.mtime))
+        when = int(min(max(member.mtime, 0), 1 << 33))
+        whole = Entry(name, EntryKind.FILE, member.size, entry.mode, when)
         try:
             part = local.Part(local.place_for(self._top, name), entry)
             part.drop()

@@ -16,11 +16,11 @@ from console.errors import ConsoleError
 from console.follow.kept import Kept
 from console.follow.news import News
 from console.follow.reader import Reader
-from console.follow.stream import Followed, coverage, fill, worth
+from console.follow.stream import Followed, coverage, fill, unread, worth
 from console.models.failure import endings
 from console.models.link import LinkState
 from console.models.ranks import ranks
-from console.parsers.secrets import Blotter
+from console.parsers.secrets import Redactor
 from console.spool.shelf import JobNote, kept_job
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.follow.stream import OpenStream, Stream
     from console.models.fleet import Fleet
     from console.models.job import JobSet
-    from console.models.log import Coverage, RankLine
+    from console.models.log import Coverage, Gap, RankLine
     from console.models.pod import Container, Pod
     from console.models.ranks import Rank
     from console.spool.part import Part
@@ -147,7 +147,7 @@ class JobLog:
     async def _without(self, fleet: Fleet) -> None:
         self.gone = fleet.links["jobsets"].state is not LinkState.LISTING
         if self.gone and not self.ready.is_set():
-            shelf = await asyncio.to_thread(kept_job, self._folder, *self.key)
+            shelf = await asyncio.to_thread(kept_job, self._folder, self._cluster.context, *self.key)
             if shelf is not None and not self.uid:
                 await self.read_shelf(shelf)
                 self.uid = ""  # one of the same name may still come
@@ -173,13 +173,13 @@ class JobLog:
                 with self.kept.refusals():
                     await fill(part, self._streams, pod, container.name)
             given = (kept or part).tail(REMEMBER)
-            stream = self._stream(given, pod, container, Blotter())
+            stream = self._stream(given, pod, container, Redactor())
             followed = self._followed[name] = Followed(
                 part, stream, not container.init, tail=0 if given else self._tail or 0
             )
         elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
             given = followed.part.tail(REMEMBER)
-            followed.stream = self._stream(given, pod, container, followed.blotter)
+            followed.stream = self._stream(given, pod, container, followed.redactor)
         else:
             return
         followed.error = None
@@ -192,14 +192,14 @@ class JobLog:
             return followed.is_due
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
-    def _stream(self, given: list[Stamped], pod: Pod, container: Container, blotter: Blotter) -> Stream:
+    def _stream(self, given: list[Stamped], pod: Pod, container: Container, redactor: Redactor) -> Stream:
         from console.cluster.given import Memory
         from console.cluster.logs import Wanted
 
         memory = Memory(given, whole=self._tail is None and len(given) < REMEMBER)
         tail = None if given else self._tail
         wanted = Wanted(pod.namespace, pod.name, container.name, tail, follow=not self.once)
-        return self._streams(wanted, memory, blotter.lines, container.restarts)
+        return self._streams(wanted, memory, redactor.lines, container.restarts)
 
     async def _read(self, followed: Followed) -> None:
         def take(batch: list[Stamped]) -> None:
@@ -290,6 +290,11 @@ class JobLog:
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)
         return self.once or (self.gone if jobset is None else jobset.finished)
+
+    @property
+    def unread(self) -> tuple[Gap, ...]:
+        """Of which pods the lines of what time are not known: left out, lost, not come, or refused."""
+        return unread(self._followed.values(), self.parts)
 
     @property
     def coverage(self) -> Coverage:

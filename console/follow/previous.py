@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.models.log import Coverage, RankLine
+from console.models.finding import require_jobs
+from console.models.log import Coverage, Gap, RankLine
 from console.models.ranks import places, ranks
-from console.parsers.secrets import Blotter
+from console.parsers.secrets import Redactor
 from console.parsers.stamps import text_of
 from console.spool.shelf import kept_job
 
@@ -70,11 +71,22 @@ class PreviousRuns:
     asked: int
     gone: bool = False
     """Whether the job is not in the cluster, so that all there is is what was kept."""
+    tail: int | None = None
+    """Lines that were read of each at most; None: all."""
 
     @property
     def lines(self) -> Iterator[RankLine]:
         """What they printed, in the order of time."""
         return heapq.merge(*self.found, key=_moment_and_rank)
+
+    @property
+    def unread(self) -> tuple[Gap, ...]:
+        """Ranks of which there is nothing, and what was left out of the others."""
+        cut = [each for each in self.found if self.tail and len(each.stamped) >= self.tail]
+        return (
+            *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
+            *(Gap(each.rank, 0.0, each.stamped[0][0], "older lines were left out") for each in cut),
+        )
 
     @property
     def coverage(self) -> Coverage:
@@ -114,8 +126,11 @@ class Previous:
         """
         fleet, (namespace, name) = self._cluster.fleet, self._key
         jobset = fleet.jobsets.get(self._key)
-        shelf = await asyncio.to_thread(kept_job, self._folder, namespace, name, jobset.uid if jobset else "")
+        shelf = await asyncio.to_thread(
+            kept_job, self._folder, self._cluster.context, namespace, name, jobset.uid if jobset else ""
+        )
         if jobset is None and shelf is None:
+            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.",
                            "a4 jobs -A lists all there are.")  # fmt: skip
         kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.parts())) if shelf else [])
@@ -127,7 +142,7 @@ class Previous:
         if not runs:
             _raise_first(each for _, each in without)
         reasons = tuple((number, each.why) for number, each in without)
-        return PreviousRuns(len(every), runs, reasons, len(asked), jobset is None)
+        return PreviousRuns(len(every), runs, reasons, len(asked), jobset is None, tail)
 
     async def _one(self, rank: _Rank, tail: int | None) -> Run | _Nothing:
         """What a rank printed, or why there is nothing."""
@@ -155,7 +170,7 @@ class Previous:
         container = pod.main.name if pod.main else ""
         wanted = Wanted(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
         found: list[Stamped] = []
-        async with self._room, aclosing(self._streams(wanted, Memory(), Blotter().lines, -1).batches()) as batches:
+        async with self._room, aclosing(self._streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
             async for batch in batches:
                 found += batch
         return Run(rank, pod.attempt, pod.name, container, found)

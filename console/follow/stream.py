@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from console.errors import ConsoleError, NotAllowed
 from console.models.log import Coverage, Gap, StreamState
-from console.parsers.secrets import Blotter
+from console.parsers.secrets import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REFUSED_AGAIN = 30.0
 """Seconds until a log that is refused is asked for again, at most: that of a container that just started comes soon."""
+_BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
 AT_ONCE = 600.0
 """Seconds by which the clocks of machines may differ."""
 
@@ -63,7 +64,7 @@ class Followed:
     main: bool
     task: asyncio.Task[None] | None = None
     error: ConsoleError | None = None
-    blotter: Blotter = field(default_factory=Blotter)
+    redactor: Redactor = field(default_factory=Redactor)
     refusals: int = 0
     """How often it was refused since the last line."""
     again: float = 0.0
@@ -127,7 +128,7 @@ async def fill(part: Part, streams: OpenStream, pod: Pod, container: str) -> Non
     first, before = part.times[0], list[bytes]()
     wanted = Wanted(pod.namespace, pod.name, container, follow=False)
     with suppress(ConsoleError):  # coverage goes on saying that they are missing
-        async with aclosing(streams(wanted, Memory(), Blotter().lines, -1).batches()) as batches:
+        async with aclosing(streams(wanted, Memory(), Redactor().lines, -1).batches()) as batches:
             async for batch in batches:
                 before += [raw for moment, raw in batch if moment < first]
                 if batch[-1][0] >= first:
@@ -165,6 +166,23 @@ def coverage(followed: Iterable[Followed], ranks: int, parts: Iterable[Part], di
         errors[0] if errors else "",
         disk,
     )
+
+
+def unread(followed: Iterable[Followed], parts: Iterable[Part]) -> tuple[Gap, ...]:
+    """Of which ranks lines may be missing, and of what time: before a log that was opened late, and after one broke."""
+    found: list[Gap] = []
+    ends: dict[int, float] = {}
+    for part in sorted(parts, key=lambda each: each.times[0] if each.times else float("inf")):
+        if part.opened_with:
+            until = part.times[0] if part.times else float("inf")
+            found.append(Gap(part.rank, ends.get(part.rank, 0.0), until, "older lines were left out"))
+        if part.times:
+            ends[part.rank] = max(ends.get(part.rank, 0.0), part.times[-1])
+    for each in followed:
+        found += each.gaps
+        if each.main and each.stream.state in _BROKEN:
+            found.append(Gap(each.part.rank, ends.get(each.part.rank, 0.0), float("inf"), "not read so far"))
+    return tuple(found)
 
 
 def worth(rank: Rank) -> list[Container]:

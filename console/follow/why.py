@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.models.failure import FailureCard, each_once, endings, first_of
-from console.parsers.secrets import Blotter
+from console.parsers.failures import parse_failures
+from console.parsers.secrets import Redactor
 from console.parsers.stamps import text_of
-from console.parsers.xid import xid
 from console.spool.shelf import kept_job
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LINES = 12
 """Last lines on the card."""
 LOOKED = 400
-"""Last lines that are looked through for faults of GPUs."""
+"""Last lines that are looked through for failures that they name."""
 
 
 async def card(
@@ -34,20 +34,15 @@ async def card(
 ) -> FailureCard | None:
     """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
     jobset = cluster.fleet.jobsets.get(key)
-    shelf = await asyncio.to_thread(kept_job, folder, *key, jobset.uid if jobset else "")
+    shelf = await asyncio.to_thread(kept_job, folder, cluster.context, *key, jobset.uid if jobset else "")
     found = endings(jobset, cluster.fleet) if jobset else []
     found += await asyncio.to_thread(shelf.endings) if shelf else ()
     first = first_of(each_once(found))
     if first is None:
         return None
     texts = await _last_lines(streams, key[0], first[0], parts, shelf)
-    faults = dict.fromkeys(str(fault) for text in texts if (fault := _fault(text)))
-    return FailureCard(*first, tuple(texts[-LINES:]), tuple(faults))
-
-
-def _fault(text: str) -> str:
-    found = xid(text)
-    return f"Xid {found.number} on {found.bus}: {found.text}" if found else ""
+    named = parse_failures("\n".join(texts).encode())
+    return FailureCard(*first, tuple(texts[-LINES:]), named)
 
 
 async def _last_lines(
@@ -74,6 +69,6 @@ async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
     from console.cluster.given import Memory
     from console.cluster.logs import Wanted
 
-    stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Blotter().lines, -1)
+    stream = streams(Wanted(namespace, pod, tail=LOOKED, follow=False), Memory(), Redactor().lines, -1)
     async with aclosing(stream.batches()) as batches:
         return [text_of(raw).decode("utf-8", "replace") async for batch in batches for _, raw in batch]

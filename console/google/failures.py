@@ -30,6 +30,12 @@ _REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 """What the HTTP clients put before the words of the service."""
 _NO_LOGIN = "Getting metadata from plugin failed"
 """What gRPC says where the login could not be renewed for a call."""
+_NO_QUOTA_PROJECT = re.compile(
+    r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
+)
+"""What Google says of a person's login without a quota project: it then asks in the name of gcloud's own project."""
+_NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
+SET_QUOTA_PROJECT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
 _CHECKS = {"lustre.googleapis.com": "P22", "file.googleapis.com": "P19"}
@@ -75,6 +81,8 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
     if _NO_LOGIN in said:
         return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN)
     if isinstance(error, api.Forbidden):
+        if refused := quota_project(said, doing):
+            return refused
         if service := disabled_service(error):
             words = f"Could not {doing}: {service} is not enabled in the project."
             return ApiDisabled(words, enabling(service), service=service)
@@ -94,6 +102,18 @@ def translated(error: GoogleAPICallError, doing: str) -> ConsoleError:
         if isinstance(error, kind):
             return ours(text, hint)
     return ConsoleError(text)
+
+
+def quota_project(said: str, doing: str) -> NotAllowed | None:
+    """What mends a login without a project that its requests count against, or with one that it may not use."""
+    if _NO_QUOTA_PROJECT.search(said):
+        words = f"Could not {doing}: this login names no project that its requests count against."
+        return NotAllowed(words, SET_QUOTA_PROJECT, status=403, reason="NoQuotaProject")
+    if _NOT_THIS_PROJECT.search(said):
+        words = f"Could not {doing}: requests of this login may not count against the project it names: {said}."
+        hint = f"Ask for the role Service Usage Consumer there, or name another. {SET_QUOTA_PROJECT}"
+        return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
+    return None
 
 
 def enabling(service: str) -> str:

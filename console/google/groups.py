@@ -12,6 +12,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.google.failures import quota_project
 from console.google.networks import authorized
 from console.google.reach import LOG_IN
 from console.models.node_pools import Group
@@ -49,6 +50,9 @@ def _read(reach: Reach, url: str) -> Group:
     except GoogleAuthError as error:
         raise NotLoggedIn(f"Could not count the machines of {name}: the login is not accepted.", LOG_IN) from error
     if not answer.ok:
+        doing = f"count the machines of {name}"
+        if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
+            raise refused
         kind = _KINDS.get(answer.status_code, Refused)
         hint = "Ask for compute.instanceGroupManagers.get."
         words = f"Could not count the machines of {name}: Google answered {answer.status_code}."

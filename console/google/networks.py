@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.google.failures import quota_project
 from console.google.reach import LOG_IN
 from console.models.google_networks import Firewall, Nat
 
@@ -89,8 +89,7 @@ def _listed(reach: Reach, path: str, doing: str) -> list[dict[str, Any]]:
 
 def authorized(reach: Reach) -> Any:
     """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
-    credentials: Any = reach.credentials or AnonymousCredentials()  # type: ignore[no-untyped-call]  # google-auth is untyped
-    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # google-auth is untyped
+    return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
 def answered(
@@ -107,6 +106,8 @@ def answered(
     if answer.ok:
         told: dict[str, Any] = answer.json()
         return told
+    if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
+        raise refused
     if "SERVICE_DISABLED" in answer.text:
         service = "compute.googleapis.com"
         raise ApiDisabled(f"Could not {doing}: {service} is not enabled in the project.", service=service)

@@ -1,6 +1,6 @@
 """Where Google's services answer, and as whom they are asked.
 
-Application Default Credentials for the real ones; the practice cluster serves its own, and asks nobody who they are.
+Application Default Credentials for the real ones; the practice cluster serves its own to whoever has its token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reach:
     practice_http: str = ""
     """The same for services without gRPC: "http://127.0.0.1:4001"."""
     practice_token: str = field(default="", repr=False)
-    """Lets one into the practice cluster."""
+    """Lets one into the practice cluster, and to its Google."""
     project: str = ""
     credentials: Credentials | None = field(default=None, repr=False)
     _clients: dict[type[Any], Any] = field(default_factory=dict)
@@ -66,16 +66,28 @@ class Reach:
         if self._channel is None:
             from grpc import aio
 
+            from console.google.practice_login import bearer
+
             unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-            self._channel = aio.insecure_channel(self.practice_grpc, options=unlimited)
+            self._channel = aio.insecure_channel(
+                self.practice_grpc, options=unlimited, interceptors=[bearer(self.practice_token)]
+            )
         return kind(transport=kind.get_transport_class("grpc_asyncio")(channel=self._channel))
+
+    def login(self) -> Credentials:
+        """The credentials with which the libraries ask; blocking the first time."""
+        if self.credentials is None:
+            from google.oauth2.credentials import Credentials as Bearer
+
+            self.credentials = Bearer(self.practice_token)  # type: ignore[no-untyped-call]  # google-auth is untyped
+        return self.credentials
 
     async def token(self) -> tuple[str, float]:
         """A bearer token, and when it ends (seconds since the epoch, inf: never); renewed if less than a while is left.
 
         Raises NotLoggedIn if it is refused, Unreachable if nobody answers.
         """
-        if self.credentials is None:
+        if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:
             async with asyncio.timeout(RENEWING):

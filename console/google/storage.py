@@ -50,13 +50,9 @@ class Buckets:
     def client(self) -> Any:
         """The library's client; in a thread."""
         if self._made is None:
-            if self._reach.practice_http:
-                from google.auth.credentials import AnonymousCredentials
-
-                options = {"api_endpoint": self._reach.practice_http}
-                self._made = api.Client(self.project, AnonymousCredentials(), client_options=options)  # type: ignore[no-untyped-call]  # google-auth is untyped
-            else:
-                self._made = api.Client(self.project, self._reach.credentials)
+            where = self._reach.practice_http
+            options = {"api_endpoint": where} if where else None
+            self._made = api.Client(self.project, self._reach.login(), client_options=options)
         return self._made
 
     async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:

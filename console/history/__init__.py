@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields, replace
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.history.database import Database
-from console.models.run import OPEN, Outcome, RunRecord
+from console.models.alarm import Alarm, AlarmKind
+from console.models.run import OPEN, Outcome, RunRecord, merged
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,10 +23,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 """Of the tables below."""
+_MIGRATIONS = {
+    1: (
+        'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
+    ),
+}
+"""Statements that make of a version the next one."""
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
-_TYPES = {"int": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
+_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in fields(RunRecord) if each.name != "number"}
 _TABLES = (
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
@@ -45,7 +56,7 @@ class History:
 
     def __init__(self, place: Path | None) -> None:
         """`place` is the file; None: nothing is kept beyond this object."""
-        self._database = Database(place, _TABLES, VERSION)
+        self._database = Database(place, _TABLES, VERSION, _MIGRATIONS)
 
     @property
     def note(self) -> str:
@@ -85,7 +96,7 @@ class History:
         return replace(run, number=await self._database.do(work, 0, writes=True))
 
     async def change(self, before: RunRecord, after: RunRecord) -> None:
-        """Write what differs; an end that another console has written meanwhile stays as it is."""
+        """Write what differs; an end that another console has written meanwhile stays as it is, and its alarms too."""
         old = _row(before)
         row = {name: value for name, value in _row(after).items() if value != old[name]}
         if not row:
@@ -93,6 +104,9 @@ class History:
         ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
 
         def work(connection: sqlite3.Connection) -> None:
+            if "alarms" in row:
+                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
+                row["alarms"] = _alarms_text(merged(_alarms(asked["alarms"]) if asked else (), after.alarms))
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)
@@ -122,6 +136,8 @@ def _row(run: RunRecord) -> dict[str, Any]:
         "values": json.dumps(run.values, ensure_ascii=False),
         "left_out": json.dumps(run.left_out, ensure_ascii=False),
         "outcome": str(run.outcome),
+        "nan": int(run.nan),
+        "alarms": _alarms_text(run.alarms),
     }
 
 
@@ -133,7 +149,22 @@ def _record(row: dict[str, Any]) -> RunRecord:
     known["outcome"] = Outcome(outcome) if outcome in set(Outcome) else Outcome.UNKNOWN
     known["values"] = _json(known.get("values"), dict)
     known["left_out"] = tuple(_json(known.get("left_out"), list))
+    known["nan"] = bool(known.get("nan"))
+    known["alarms"] = _alarms(known.get("alarms"))
     return RunRecord(**{"recipe": "", "name": "", "namespace": "", **known})
+
+
+def _alarms_text(alarms: Iterable[Alarm]) -> str:
+    return json.dumps([asdict(each) for each in alarms], ensure_ascii=False)
+
+
+def _alarms(text: Any) -> tuple[Alarm, ...]:
+    """Alarms of a row; those of a kind that a newer a4 knows are left out."""
+    found = []
+    for each in _json(text, list):
+        with suppress(TypeError, ValueError):
+            found.append(Alarm(**{**each, "kind": AlarmKind(each["kind"])}))
+    return tuple(found)
 
 
 def _json(text: Any, kind: type[T]) -> T:

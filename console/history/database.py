@@ -15,7 +15,7 @@ from urllib.parse import quote
 from console.errors import TRY_AGAIN, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -31,12 +31,16 @@ class _Damaged(Exception):
 class Database:
     """A file, or none at all; every piece of work runs in a thread, one after the other."""
 
-    def __init__(self, place: Path | None, tables: Sequence[str], version: int) -> None:
-        """`place` None: nothing is kept beyond this object. `tables` are the statements that make that version."""
+    def __init__(
+        self, place: Path | None, tables: Sequence[str], version: int, migrations: Mapping[int, Sequence[str]]
+    ) -> None:
+        """`place` None: nothing is kept beyond this object. `tables` are the statements that make that version, and
+        `migrations` those that make of an older one the next.
+        """
         self._place = place
         self.note = ""
         """What is wrong with the file, in one sentence; empty: nothing."""
-        self._tables, self._version = tables, version
+        self._tables, self._version, self._migrations = tables, version, migrations
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -131,12 +135,16 @@ class Database:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         with _transaction(connection, True):
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     raise _Damaged  # a database, but of something else
-                for statement in self._tables:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {self._version}")
+                statements = list(self._tables)
+            else:
+                statements = [each for older in range(version, self._version) for each in self._migrations[older]]
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {self._version}")
         return connection
 
     def _close(self, for_good: bool = False) -> None:

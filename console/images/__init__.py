@@ -141,8 +141,8 @@ class Images:
         buckets = await self._buckets(plan.project)
         bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
         try:
-            if not await buckets.owned(bucket):
-                await buckets.create(bucket, "US")
+            if not await self._owned(buckets, bucket):
+                await buckets.create(bucket, "US" if plan.location == "global" else plan.location)
             name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
             with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
                 packed = Path(folder) / "source.tgz"
@@ -151,6 +151,20 @@ class Images:
         finally:
             await buckets.close()
         return GcsPlace(bucket, name)
+
+    async def _owned(self, buckets: Buckets, name: str) -> bool:
+        """Whether the project has this bucket, also for a login that may not list its buckets."""
+        try:
+            return await buckets.owned(name)
+        except ApiDisabled:
+            raise
+        except NotAllowed:
+            try:
+                found = await buckets.bucket(name)
+            except NotFound:
+                return False
+        module = await loaded("console.google.projects")
+        return bool(found.project == await module.number(await self._cloud.reach(), buckets.project))
 
     async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
         """The latest builds, latest first."""

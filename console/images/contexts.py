@@ -50,7 +50,21 @@ def read_context(place: Path) -> BuildContext:
     defaults = {str(name): str(value) for name, value in given.items()}
     used = dict.fromkeys([*_USED.findall(repr(described)), *defaults])
     title = _title(folder / "Dockerfile" if place.is_dir() else place)
-    return BuildContext(folder.resolve().name, folder, title, defaults, tuple(used), dockerfile)
+    return BuildContext(folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _images(described))
+
+
+def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a description says that is pushed, else what its steps tag."""
+    said = described.get("images")
+    if isinstance(said, list) and said:
+        return tuple(map(str, said))
+    found = []
+    for step in described["steps"]:
+        words = [str(each) for each in step.get("args") or ()] if isinstance(step, dict) else []
+        for word, after in zip(words, [*words[1:], ""], strict=False):
+            if word.startswith("--tag=") or word in {"-t", "--tag"}:
+                found.append(word.removeprefix("--tag=") if "=" in word else after)
+    return tuple(dict.fromkeys(found))
 
 
 def description(folder: Path, dockerfile: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, ProgramFailed
+from console.errors import ConsoleError, NotFound, ProgramFailed
 from console.inside.questions import ABSENT, QUESTIONS, masked
 from console.models.everywhere import TIMED_OUT, RankOutput
 from console.models.facts import ContainerFact, ContainerFacts, FactState
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.inside.questions import Question
+    from console.inside.quick_nccl import QuickTest
     from console.models.gpu import Gpu
+    from console.models.nccl import NcclTest
     from console.models.pod import Pod
     from console.models.ranks import Rank
     from console.watched import WatchedCluster
@@ -53,7 +55,7 @@ class Inside:
         `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
         rank is in its result; NotAllowed in read-only mode.
         """
-        self._watched.changing(f"run a command in {len(ranks)} ranks")
+        self._watched.changing(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(at_once)
 
         async def one(rank: Rank) -> RankOutput:
@@ -90,6 +92,42 @@ class Inside:
             told, code=code, failure=failure, output=said.decode(errors="replace"),
             errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3), cut=len(said) >= KEPT,
         )  # fmt: skip
+
+    async def quick_nccl(
+        self,
+        pod: Pod,
+        test: QuickTest,
+        *,
+        heard: Callable[[int, bytes], None] = lambda *_: None,
+        grown: Callable[[NcclTest], None] = lambda _: None,
+        container: str = "",
+        limit: float = LIMIT,
+    ) -> None:
+        """Run all_reduce_perf over the GPUs of a pod, beside what runs there.
+
+        `heard` gets 1 (output) or 2 (errors) and the bytes as they come, `grown` the test with each row.
+        """
+        from console.parsers.nccl import NcclParser
+
+        self._watched.changing(f"run an NCCL test in pod {pod.name}")
+        errors, parser = bytearray(), NcclParser()
+
+        def take(channel: int, data: bytes) -> None:
+            heard(channel, data)
+            if channel == 2:
+                errors.extend(data[: max(0, KEPT - len(errors))])
+            else:
+                for found in parser.feed(data):
+                    grown(found)
+
+        code, failure, _ = await self._run(pod, test.argv, container, limit, take)
+        if code == ABSENT or code in _NO_PROGRAM:
+            hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
+            raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
+        if failure or code:
+            last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            told = failure or f"It ended with exit code {code}{f': {last}' if last else '.'}"
+            raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {told}", code=code or 1)
 
     async def _run(
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None]

@@ -34,15 +34,16 @@ command -v df >/dev/null || exit 44
 df -hP 2>/dev/null | grep -Ev '^(shm|devtmpfs|udev) '
 """
 _MOUNTS = """
-[ -r /proc/mounts ] || exit 44
+mounts="${A4_PROC:-/proc}/mounts"  # which A4_PROC says stands elsewhere
+[ -r "$mounts" ] || exit 44
 awk '$3 !~ /^(proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|configfs|fusectl|devtmpfs)$/ {
   print $2 "  " $3 "  " $1 "  " substr($4, 1, 60)
-}' /proc/mounts
+}' "$mounts"
 """
 _ENVIRONMENT = "env | grep -E '^[A-Za-z0-9_]*(NCCL|RANK|MASTER|WORLD)[A-Za-z0-9_]*=' | sort || :"
 _INFINIBAND = """
-[ -d /dev/infiniband ] || exit 44
-ls -l /dev/infiniband; ls /sys/class/infiniband 2>/dev/null || :
+[ -d /dev/infiniband ] || [ -d "${A4_RDMA:-}" ] || exit 44
+ls -l /dev/infiniband 2>/dev/null; ls "${A4_RDMA:-/sys/class/infiniband}" 2>/dev/null || :
 """
 _LIBC = """
 getconf GNU_LIBC_VERSION 2>/dev/null && exit

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.follow.news import News
+from console.follow.reader import Reader
 from console.kept_tests import KeptTests, usual_place
 from console.measures.glancing import Glancing
 from console.measures.job import JobMeasures
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from console.models.pod import Pod
     from console.models.training_track import Track
     from console.runs import Runs
+    from console.spool.part import Part
     from console.watched import WatchedCluster
 
     Key = tuple[str, str]
@@ -43,6 +46,15 @@ READ_AGAIN = 15.0
 """Seconds after which tests that other consoles keep are looked for."""
 EARLIER = 3
 """Earlier runs that are laid under a curve at most."""
+
+
+@dataclass(frozen=True)
+class KeptLog:
+    """The log of a job as it is kept on this machine."""
+
+    measures: JobMeasures
+    parts: list[Part]
+    """Its lines, one for each container."""
 
 
 @dataclass(slots=True)
@@ -193,7 +205,7 @@ class Measures:
             await runs.note_tests(namespace, name, tuple(each.test for each in measures.tests))
         track = measures.track
         if track is not None and track.last is not None:
-            await runs.note_measure(namespace, name, loss=track.latest("loss"), step=track.last.step)
+            await runs.note_training(namespace, name, track.standing())
 
     async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
         """Ranks that ended badly are marks on the curve; whether there are more than before."""
@@ -234,6 +246,32 @@ class Measures:
                 if other.track is not None:
                     found.append((key[1], other.track))
         return found
+
+    # one that is over
+
+    async def of_kept(self, namespace: str, name: str, uid: str) -> KeptLog | None:
+        """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
+        from console.spool.shelf import kept_job
+
+        folder = self._follow().folder
+        shelf = await asyncio.to_thread(kept_job, folder, "", namespace, name, uid) if uid else None
+        if shelf is None:
+            return None
+        parts = await asyncio.to_thread(lambda: list(shelf.parts()))
+        measures = JobMeasures((namespace, name))
+        measures.uid, measures.recipe = uid, shelf.note.recipe
+        reader, news = LogReader(measures, shelf.note.ranks), News(parts)
+        try:
+            lines = Reader(news, chosen_ranks(shelf.note.ranks))
+            while batch := await asyncio.to_thread(lines.more):
+                await asyncio.to_thread(reader.take, batch)
+        finally:
+            news.close()
+        await asyncio.to_thread(reader.close)
+        measures.ended_badly(await asyncio.to_thread(shelf.endings))
+        await self.kept.read()
+        measures.tests = tuple(each for each in self.kept.tests if each.uid == uid) or measures.tests
+        return KeptLog(measures, parts)
 
     # life
 

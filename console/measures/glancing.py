@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
-from console.log_results import LogReading
+from console.log_results import read_lines
 from console.measures.job import JobMeasures
 from console.models.glance import Glance, of_runs, of_tests
 from console.models.job import JobState
 from console.models.nccl_kept import MeasuredTest
 from console.models.ranks import ranks
-from console.models.training_track import Track
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -111,16 +110,9 @@ class Glancing:
         return False
 
     async def _read(self, jobset: JobSet, rank: int, lines: Sequence[LogLine]) -> bool:
-        reading, now = LogReading(), time.time()
+        now = time.time()
         last = lines[-1].time if lines else now
-        printed: dict[int, float] = {}
-        tracks: list[Track] = []
-        for line in lines:
-            if reading.feed(f"{line.text}\n".encode()):
-                _advance(tracks, reading, line.time)
-            printed[len(reading.nccl) - 1] = line.time
-        reading.close()
-        _advance(tracks, reading, last)
+        reading, tracks, printed = read_lines(lines)
         about = JobMeasures(jobset.key)
         about.uid = jobset.uid
         about.tests = tuple(
@@ -148,11 +140,3 @@ class Glancing:
         wanted = logs.Wanted(pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False)
         async with aclosing(logs.follow_log(self._cluster.connected.client, wanted)) as printed:
             return [line async for line in printed]
-
-
-def _advance(tracks: list[Track], reading: LogReading, time: float) -> None:
-    """Tell the tracks of all runs what was printed at that moment."""
-    runs = reading.training
-    tracks += [Track(run.format) for run in runs[len(tracks) :]]
-    for track, run in zip(tracks, runs, strict=True):
-        track.sync(run.steps, time)

@@ -31,14 +31,14 @@ class Address:
         """From the words of a command line: JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput."""
         if job.startswith(_POD):
             if rank:
-                raise BadInput(f"{job} is a pod already: no rank can follow it.")
+                raise BadInput(f"{job} is a pod already: no number can follow it.")
             return cls(namespace, "", pod=job.removeprefix(_POD))
         group, slash, index = rank.rpartition("/")
         if not job:
-            raise BadInput("No job was named.", "Name it: JOB RANK, or pod/NAME.")
+            raise BadInput("No job was named.", "Name it: JOB POD, or pod/NAME.")
         if not (index or "0").isdecimal() or (slash and not (group and index)):
             raise BadInput(
-                f"{rank} is no rank.",
+                f"{rank} is no index of a pod.",
                 "Give a number that counts over the whole job (3), or one of a replicated job (workers/3).",
             )
         return cls(namespace, job, int(index or 0), group)
@@ -61,7 +61,7 @@ class Address:
         return self.pod or f"{self.job}-{self.group}{'-' if self.group else ''}{self.number}"
 
     def __str__(self) -> str:
-        return f"pod {self.pod}" if self.pod else f"{self.job} rank {self.rank_text}"
+        return f"pod {self.pod}" if self.pod else f"{self.job} pod {self.rank_text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,18 @@ class AlarmKind(StrEnum):
 
 
 GLYPH = "▲"
+_NEXT = {
+    AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
+    AlarmKind.SILENT: ("H", "hang", "shows which rank the others wait for"),
+    AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
+    AlarmKind.NAN: ("t", "training", "shows the curve"),
+    AlarmKind.SPIKE: ("t", "training", "shows the curve"),
+    AlarmKind.BUSBW: ("b", "nccl", "shows the table"),
+    AlarmKind.RESTART: ("l", "logs", "shows the log"),
+    AlarmKind.FAILED: ("l", "why", "shows what failed first"),
+    AlarmKind.GPU: ("h", "gpus", "shows which GPU"),
+}
+"""Key on the pages of jobs, command, and what it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,32 @@ class Alarm:
     job: str = ""
     over: float = 0.0
     """When its cause was gone; 0.0: it is still there, or it is something that happened."""
+    more: str = ""
+    """What else is to be known of it: which rank the others wait for, the last checkpoint."""
+    held: int = 0
+    """GPUs that a stop of the job frees."""
 
     @property
     def now(self) -> bool:
         """Whether it is to be seen beside the job."""
         return not self.over
+
+    @property
+    def next(self) -> str:
+        """What to do next, by key and by command."""
+        key, verb, why = _NEXT[self.kind]
+        frees = f"; x, or a4 stop {self.job}, frees {self.held} GPUs" if self.held else ""
+        return f"{key}, or a4 {verb} {self.job}, {why}{frees}" if self.job else ""
+
+    @property
+    def said(self) -> str:
+        """What is wrong, and what else is to be known of it."""
+        return f"{self.words}; {self.more}" if self.more else self.words
+
+    @property
+    def full(self) -> str:
+        """All of it in sentences."""
+        return f"{self.said}. {self.next}." if self.next else f"{self.said}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +93,14 @@ class Thresholds:
 
     silent: float = 600.0
     """Seconds without a line of any rank."""
-    stall: float = 300.0
-    """Seconds without a new iteration, at least."""
-    stall_steps: float = 10.0
-    """And so many usual steps."""
+    late: float = 30.0
+    """Seconds without a new step, at least, after which the next one is said to be late, without an alarm."""
+    late_steps: float = 10.0
+    """And so many usual steps; a run that makes longer pauses regularly has time for one of them."""
+    stall: float = 60.0
+    """Seconds without a new step, at least, after which that is an alarm."""
+    stall_steps: float = 25.0
+    """And so many usual steps, or the run's own longest pause and half of it again."""
     warm_up: float = 1800.0
     """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
     pause: float = 1800.0
@@ -85,8 +122,8 @@ class Thresholds:
 
 
 LEAST = {
-    "silent": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0, "behind": 1,
-    "gpus": 0.0, "busbw": 0.0, "streams": 0,
+    "silent": 1.0, "late": 1.0, "late_steps": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0,
+    "behind": 1, "gpus": 0.0, "busbw": 0.0, "streams": 0,
 }  # fmt: skip
 """Numbers of `Thresholds`, and the least that each may be."""
 

@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass, replace
 
 from console.models.alarm import Alarm, AlarmKind, Thresholds
+from console.models.lateness import ENOUGH, Rhythm, late_words, time_words
 
-ENOUGH = 5
-"""Iterations after which the pace of a run is known: the first ones compile, and fill caches."""
 SETTLES = 10.0
 """Seconds at first in which lines come that were printed before anybody listened."""
 MOST_READING = 60.0
@@ -22,6 +21,8 @@ _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
+_FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}
+"""Alarms for which a job is stopped."""
 _WORDS = ("val", "VAL", "heck", "HECK")
 
 
@@ -40,12 +41,22 @@ class Look:
     """When it was printed, where that was before anybody listened; else 0.0."""
     steps: int = 0
     """How many there have been."""
+    rhythm: Rhythm | None = None
+    """How regularly they come; None while there are too few."""
     pace: float | None = None
-    """Seconds of one."""
+    """Seconds of one, as the program says."""
+    blamed: str = ""
+    """The rank that the others wait for, in words, if somebody looked."""
+    blamed_at: float = 0.0
+    """When that was."""
     trained: bool = False
     """The program said that training is over."""
     nan: str = ""
     """What is no number now; empty: all is."""
+    saved: str = ""
+    """The last checkpoint, in words, if its log tells of one."""
+    held: int = 0
+    """GPUs that a stop of the job frees."""
     spikes: tuple[tuple[float, float, str], ...] = ()
     """Each spike of the loss: its step, when it was printed, and in words."""
     failed_tests: tuple[tuple[str, str], ...] = ()
@@ -56,6 +67,8 @@ class Look:
     """Faults of GPUs."""
     failed: str = ""
     """Why the job is over; empty: it is not, or it ended well."""
+    stopped: bool = False
+    """Somebody stops it, or it is gone: what was wrong with it by then stays."""
 
 
 class AlarmWatch:
@@ -64,11 +77,15 @@ class AlarmWatch:
     def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
         self.alarms: list[Alarm] = []
         """In the order in which they began."""
-        self.quiet = "no rank has"
+        self.quiet = "no pod has"
         """Who has printed nothing while nobody has: those who are heard."""
         self.line_at = self.step_at = now
         """When something was printed last, and when there was a new iteration."""
         self.heard_any = False
+        self.late = ""
+        """That the next step is late, in words; empty: it is not."""
+        self.unproved = False
+        """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
         self._begun = self._listens = now
         self._awaited: int | None = None
         """The iteration that was heard before another one began to listen, who has not read as far yet."""
@@ -87,6 +104,11 @@ class AlarmWatch:
         """Alarms whose cause is still there, and what happened."""
         return tuple(each for each in self.alarms if each.now)
 
+    @property
+    def hears_steps(self) -> bool:
+        """Whether it has heard of steps, and for long enough to tell that one is late."""
+        return self._last is not None and self._last.step is not None and not self.unproved
+
     def hear(self, now: float, text: str, printed: float = 0.0) -> None:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
         early = now - self._listens < SETTLES and printed
@@ -98,20 +120,20 @@ class AlarmWatch:
 
     def hand_over(self, now: float) -> None:
         """Another one listens from here on, who reads what was printed before once more."""
-        self.quiet, self._listens = "no rank has", now
+        self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
             self._last = replace(self._last, step=None, steps=0)
 
     def look(self, now: float, look: Look) -> list[Alarm]:
         """How it is at that moment; the alarms that are new."""
-        if self._catches_up(now, look):
+        if self._catches_up(now, look) or look.stopped:
             return []
         known = len(self.alarms)
         before = self._last
         if before is None or look.step != before.step or look.steps != before.steps or not look.running:
-            first = look.step_time and (before is None or before.step is None)
-            self.step_at = min(now, look.step_time) if first else now
+            first = before is None or before.step is None or now - self._listens < SETTLES
+            self.step_at = min(now, look.step_time) if first and look.step_time else now
             self._pausing = self._pausing and before is not None and look.step == before.step
         if not look.running or (before and before.restarts != look.restarts):
             self.line_at = now
@@ -163,59 +185,57 @@ class AlarmWatch:
         behind = ""
         if late and look.running:
             more = f" and {late - 1} more" if late > 1 else ""
-            behind = f"rank {worst[0]}{more} {worst[1]} steps behind the foremost"
-        for kind, words in (
-            (AlarmKind.STALL, stalled), (AlarmKind.SILENT, silent), (AlarmKind.BEHIND, behind),
-            (AlarmKind.NAN, look.nan), (AlarmKind.GPU, "; ".join(look.gpus[:3])),
+            behind = f"pod {worst[0]}{more} {worst[1]} steps behind the foremost"
+        saved = f"last checkpoint before: {look.saved}" if look.saved else ""
+        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
+        for kind, words, beside in (
+            (AlarmKind.STALL, stalled, blamed), (AlarmKind.SILENT, silent, blamed),
+            (AlarmKind.BEHIND, behind, ""), (AlarmKind.NAN, look.nan, saved),
+            (AlarmKind.GPU, "; ".join(look.gpus[:3]), ""),
         ):  # fmt: skip
-            self._keep(kind, words, now)
+            self._keep(kind, words, beside, now, look.held if kind in _FREES else 0)
 
-    def _keep(self, kind: AlarmKind, words: str, now: float) -> None:
+    def _keep(self, kind: AlarmKind, words: str, more: str, now: float, held: int) -> None:
         """Begin an alarm, keep its words true, or end it."""
         lasting = self._open.pop(kind, None)
         if lasting is None:
-            if words and (begun := self._sound(kind, words, now)):
+            if words and (begun := self._sound(kind, words, now, more, held)):
                 self._open[kind] = begun
             return
-        changed = replace(lasting, words=words) if words else replace(lasting, over=now)
+        changed = replace(lasting, words=words, more=more) if words else replace(lasting, over=now)
         self.alarms = [changed if each is lasting else each for each in self.alarms]
         if words:
             self._open[kind] = changed
 
-    def _sound(self, kind: AlarmKind, words: str, now: float) -> Alarm | None:
+    def _sound(self, kind: AlarmKind, words: str, now: float, more: str = "", held: int = 0) -> Alarm | None:
         if kind in self._limits.off:
             return None
-        alarm = Alarm(kind, words, now, *self._key)
+        alarm = Alarm(kind, words, now, *self._key, more=more, held=held)
         self.alarms.append(alarm)
         return alarm
 
     def _stalled(self, now: float, look: Look) -> str:
-        """Why there should have been an iteration; empty if there need not."""
+        """Why there should have been a step by now; empty if there need not. What is only late is in `late`."""
+        self.late, self.unproved = "", False
         if not look.running or look.finished or look.trained or look.step is None:
             return ""
-        quiet = now - self.step_at
-        if now - self._begun < max(SETTLES, 3 * (look.pace or 0.0)):
-            return ""  # it has had no time to show that it lives
-        if look.steps < ENOUGH:
-            limit = self._limits.warm_up
-        else:
-            limit = max(self._limits.stall, self._limits.stall_steps * (look.pace or 0.0))
+        quiet, rhythm = now - self.step_at, look.rhythm
+        late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
+        limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
         if self._pausing:
-            limit = max(limit, self._limits.pause)
-        if quiet <= limit:
-            return ""
-        usual = f"; one takes {look.pace:.3g} s" if look.pace and look.steps >= ENOUGH else ""
-        return f"no new iteration for {_time(quiet)} after iteration {look.step:,}{usual}"
+            late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
+        words = late_words(quiet, look.step, look.pace if rhythm else None)
+        proved = now - self._begun >= max(SETTLES, 3 * rhythm.pace if rhythm else 0.0)
+        self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
+        self.late = words if quiet > late and proved else ""
+        return words if quiet > limit and proved else ""
 
     def _silent(self, now: float, look: Look) -> str:
         if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
             return ""
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
+        if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
+            limit = max(limit, look.rhythm.late_after(self._limits))
         quiet = now - self.line_at
-        return f"{self.quiet} printed a line for {_time(quiet)}" if quiet > limit else ""
-
-
-def _time(seconds: float) -> str:
-    """In words that change seldom: whole minutes from the second on."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        return f"{self.quiet} printed a line for {time_words(quiet)}" if quiet > limit else ""

@@ -110,6 +110,8 @@ class Step:
     """What was found or went wrong, one sentence."""
     fix: str = ""
     """What to do, one sentence; empty if nothing."""
+    exit_code: int = 0
+    """Of a command that ends with this step: 3 not allowed, 4 not reached, 1 for other failures."""
 
     @property
     def title(self) -> str:

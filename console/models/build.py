@@ -17,6 +17,7 @@ TIME_OUT = 7200
 REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"
 """The three substitutions that every build of the documents is made of."""
 RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
+_SUBSTITUTION = re.compile(r"\$\{?(?P<name>[A-Z_][A-Z0-9_]*)\}?")
 _REPOSITORY = re.compile(r"^(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/]+)$")
 
 
@@ -91,6 +92,8 @@ class BuildContext:
     """All substitutions that it uses."""
     dockerfile: str = ""
     """The file in it that was named; empty: as its build description says."""
+    images: tuple[str, ...] = ()
+    """What its build description says that it makes, substitutions as they are written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,13 @@ class BuildPlan:
 
     @property
     def image(self) -> str:
-        """The image that it makes, as far as the three usual substitutions say."""
-        values = {**self.context.defaults, **self.substitutions}
-        return f"{values.get(REGISTRY, '')}/{values.get(NAME, '')}:{values.get(TAG, '')}"
+        """The image or images that it makes; the name of its folder where the description names none."""
+        values = {**self.context.defaults, **self.substitutions, "PROJECT_ID": self.project, "LOCATION": self.location}
+
+        def value(found: re.Match[str]) -> str:
+            return values.get(found["name"], found[0])
+
+        return ", ".join(_SUBSTITUTION.sub(value, each) for each in self.context.images) or self.context.name
 
 
 @dataclass(frozen=True, slots=True)

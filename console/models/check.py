@@ -1,4 +1,4 @@
-"""What is looked at before a launch: one check, what it found, and what mends it."""
+"""What is looked at before a launch: one check, what it found, and what fixes it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One requirement, P01 to P35, as it was found."""
+    """One requirement, P01 to P36, as it was found."""
 
     id: str
     title: str
@@ -95,6 +95,13 @@ class Check:
     at: float = 0.0
     """When, in seconds since the epoch; 0.0: it is under way."""
     seconds: float = 0.0
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is wrong, and what fixes it, for somebody who reads nothing else."""
+        fix = [f"Fix: {self.fix}" + (f" a4 preflight --fix {self.id} does it." if self.repair else "")]
+        head = f"{self.id} {self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
+        return head, *fix, *([f"$ {self.command}"] if self.command else [])
 
     @property
     def over(self) -> bool:
@@ -124,6 +131,24 @@ class Tally:
         named = ", ".join(f"{each.id} {each.title}" for each in worst[:3])
         more = f" and {len(worst) - 3} more" if len(worst) > 3 else ""
         return f"{text}: {named}{more}" if named else text
+
+
+def nothing_allowed(checks: Iterable[Check]) -> bool:
+    """Whether the account may see nothing that a launch needs: that the server answers (P01) is no part of it."""
+    results = {each.result for each in checks if each.id != "P01" or each.result is Result.NOT_ALLOWED}
+    return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
+
+
+def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
+    """What was not learnt, a line for each reason: "Not allowed to look: P11 Bucket in the same region (…)"."""
+    found: dict[tuple[Result, str], list[str]] = {}
+    for each in checks:
+        if each.over and each.result in (Result.NOT_ALLOWED, Result.COULD_NOT):
+            found.setdefault((each.result, each.reason), []).append(f"{each.id} {each.title}")
+    return tuple(
+        f"{result[:1].upper()}{result[1:]}: {', '.join(names)}" + (f" ({reason.rstrip('.')})." if reason else ".")
+        for (result, reason), names in found.items()
+    )
 
 
 _TOLD = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)

@@ -71,14 +71,15 @@ def _texts(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[st
 def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tuple[dict[str, Value], tuple[str, ...]]:
     """The values that may be kept, and the paths of those that may not."""
     secret = {field.path for field in fields if field.secret}
-    variables = {field.path for field in fields if field.path.rpartition(".")[2] == "env"}
+    known = {field.path for field in fields}
+    references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []
 
     def kept(level: Mapping[str, Value], above: str) -> dict[str, Value]:
         safe: dict[str, Value] = {}
         for name, value in level.items():
             path = f"{above}.{name}" if above else name
-            variable = name if above in variables else ""
+            variable = "" if path in known or above in references else name
             if path in secret or _is_secret(variable, value):
                 left_out.append(path)
             else:

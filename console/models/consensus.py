@@ -7,13 +7,17 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from console.models.rank_words import pod_words, ranges
 
-    from console.models.log import RankLine
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from console.models.log import Gap, RankLine
 
 WINDOW = 300.0
 """Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
+FEW = 4
+"""Pods, or spans of them, that are named one by one."""
 KEYS = 50_000
 """Different lines that are remembered; the one seen longest ago goes first."""
 _OWN = re.compile(
@@ -46,24 +50,36 @@ class Agreed:
     rank: int
     ranks: set[int] = field(default_factory=set)
 
-    def words(self, of: int) -> str:
-        """Who printed it: "×127 of 128", with those who did not when they are few; "rank 3" for one alone."""
-        number = len(self.ranks)
+    def words(self, of: int, gaps: Iterable[Gap] = ()) -> str:
+        """Who printed it, of so many pods: "128/128", "127/128 (all but 41)"; "pod 3" for one alone.
+
+        A pod whose lines of that time are in one of the gaps is not counted: "7/7 (7 not read)".
+        """
+        number, unread = len(self.ranks), self.unread(gaps)
+        known = of - len(unread)
         if of <= 1:
             return ""
-        if number == 1:
-            return f"rank {self.rank}"
-        said = f"×{number} of {of}"
-        if of / 2 < number < of:
-            missing = [str(rank) for rank in range(of) if rank not in self.ranks]
-            said += f", not {' '.join(missing[:4])}" + (f" +{len(missing) - 4}" if len(missing) > 4 else "")
-        elif number < of and number <= 4:
-            said = f"ranks {' '.join(map(str, sorted(self.ranks)))}"
-        return said
+        if number == 1 or number <= min(FEW, known / 2):
+            said, notes = pod_words(*self.ranks), list[str]()
+        else:
+            missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
+            said, notes = f"{number}/{known}", [f"all but {_few(missing)}"] if 0 < len(missing) < known / 2 else []
+        notes += [f"{_few(unread)} not read"] if unread else []
+        return f"{said} ({'; '.join(notes)})" if notes else said
 
-    def dissents(self, of: int) -> bool:
-        """Whether only a minority says so, or a minority does not."""
-        return of > 1 and len(self.ranks) != of
+    def dissents(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
+        """Whether only a minority of those that were read says so, or a minority does not."""
+        return of > 1 and len(self.ranks) != of - len(self.unread(gaps))
+
+    def unread(self, gaps: Iterable[Gap]) -> set[int]:
+        """Pods of which nobody can tell whether they printed it: they are late by up to the window."""
+        return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
+
+
+def _few(pods: Collection[int]) -> str:
+    """Their numbers, as long as they are few."""
+    said = ranges(pods)
+    return said if said.count(",") < FEW else str(len(pods))
 
 
 class Consensus:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
+from console.models.rank_words import pod_words, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -53,8 +54,8 @@ class OutputGroup:
 
     @property
     def words(self) -> str:
-        """The ranks, such as "ranks 0-6" or "rank 7"."""
-        return f"{'rank' if len(self.ranks) == 1 else 'ranks'} {rank_words(self.ranks)}"
+        """The ranks, such as "pods 0-6" or "pod 7"."""
+        return pod_words(*self.ranks)
 
 
 def grouped(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
@@ -77,29 +78,18 @@ def worst(outputs: Iterable[RankOutput]) -> int:
     return max((each.code or 0 for each in outputs), default=0)
 
 
-def rank_words(ranks: Iterable[int]) -> str:
-    """Numbers as ranges: "0-6, 9"."""
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in spans)
-
-
 def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     """The ranks that `0-3,7` means, in order; BadInput if one of them is not known, or it is no such list."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise BadInput(f"{text!r} is no list of ranks.", "Write it such as 0-3,7.")
+            raise BadInput(f"{text!r} is no list of pods.", "Write it such as 0-3,7.")
         low, high = int(match[1]), int(match[2] or match[1])
         if low > high:
             raise BadInput(f"{part.strip()} runs backwards.", f"Write {high}-{low}.")
         strange = next((rank for rank in range(low, high + 1) if rank not in known), None)
         if strange is not None:
-            raise BadInput(f"There is no rank {strange}.", f"Its ranks are {rank_words(known)}." if known else "")
+            raise BadInput(f"There is no pod {strange}.", f"Its pods are {ranges(known)}." if known else "")
         found.update(range(low, high + 1))
     return tuple(sorted(found))

@@ -44,6 +44,8 @@ class Category(StrEnum):
 
     NO_QUEUE = "no queue"
     """Suspended, and no queue will ever start it."""
+    REFUSED = "refused"
+    """The API server refuses its pods."""
     UNSCHEDULABLE = "unschedulable"
     IMAGE = "image"
     STARTING = "starting"
@@ -87,6 +89,8 @@ class Why:
     category: Category
     api_text: str = ""
     """The controller's own message."""
+    next: str = ""
+    """What to do about it, where that is known; a sentence without its end."""
     need: int = 0
     short_by: int = 0
     """More GPUs that would have to be free; 0 where quota is not what is missing."""

@@ -13,6 +13,7 @@ from console.models.ranks import places
 if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.job import JobSet
+    from console.models.log_failure import LogFailure
     from console.models.node import Node
     from console.models.pod import Container, Pod
 
@@ -30,6 +31,8 @@ _EVICTIONS = {
 }
 _PREEMPTIONS = {"Preempting", "Preempted", "PreemptionByScheduler"}
 _WORDS = {"failure": "failed first", "eviction": "was evicted first", "preemption": "was preempted first"}
+_NAMED = 4
+"""Failures of its log that a card tells."""
 DELETED = "Somebody, or a program, deleted its pod: its containers worked until they were told to stop."
 
 
@@ -71,12 +74,12 @@ class Ending:
     @property
     def words(self) -> str:
         """The sentence that matters: who, how, where and when."""
-        who = f"Rank {self.rank}" if self.rank >= 0 else "The job"
+        who = f"Pod {self.rank}" if self.rank >= 0 else "The job"
         where = f" on {self.node}" if self.node else ""
         when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         if self.cause == "deletion":
-            return f"{who}'s pod was {self._deleted}{where}{when}{attempt}."
+            return f"{who if self.rank >= 0 else 'A pod of the job'} was {self._deleted}{where}{when}{attempt}."
         did = _WORDS[self.cause] if self.rank >= 0 else f"lost its place: {self.cause}"
         return f"{who} {did}: {self.how}{where}{when}{attempt}."
 
@@ -90,8 +93,8 @@ class FailureCard:
     """Ranks that ended badly after it, in the order of time."""
     lines: tuple[str, ...] = ()
     """What the rank printed last."""
-    xids: tuple[str, ...] = ()
-    """Faults of GPUs in those lines."""
+    named: tuple[LogFailure, ...] = ()
+    """Failures that its log names; their lines are counted within what was looked at."""
 
     def told(self) -> list[str]:
         """The card in lines, the first one the sentence that matters."""
@@ -99,12 +102,13 @@ class FailureCard:
         said = [first.words]
         said += [first.message] if first.message else []
         said += [f"Node: {note}" for note in first.node_notes]
-        said += [f"GPU: {xid}" for xid in self.xids]
+        said += [f"{each.words}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
+        said += [f"Its log names {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
         if self.others:
             named = ", ".join(map(str, self.others[:8])) + (
                 f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
             )
-            said.append(f"After it: rank{'s' if len(self.others) > 1 else ''} {named}.")
+            said.append(f"After it: pod{'s' if len(self.others) > 1 else ''} {named}.")
         return said + [f"  {line}" for line in self.lines]
 
 
@@ -114,7 +118,7 @@ def endings(jobset: JobSet, fleet: Fleet) -> list[Ending]:
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
         rank = numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index)), -1)
-        ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)))
+        ending = _of_pod(pod, rank, fleet.nodes.get(("", pod.node)), fleet.at)
         if ending is not None:
             found.append(ending)
     found += [each for each in (_taken_away(jobset, fleet), _deleted(jobset, fleet)) if each]
@@ -148,7 +152,7 @@ def _deleted(jobset: JobSet, fleet: Fleet) -> Ending | None:
                   time=float(int(gone.time)), cause="deletion")  # fmt: skip
 
 
-def _of_pod(pod: Pod, rank: int, node: Node | None) -> Ending | None:
+def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> Ending | None:
     bad = min((each for each in pod.containers if each.state == "terminated" and each.exit_code),
               key=lambda each: each.finished, default=None)  # fmt: skip
     if bad is None and pod.phase != "Failed" and not pod.disruption:
@@ -157,7 +161,7 @@ def _of_pod(pod: Pod, rank: int, node: Node | None) -> Ending | None:
     cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
     return Ending(
         pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
-        bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node),
+        bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node, now),
     )  # fmt: skip
 
 
@@ -165,7 +169,7 @@ def _message(pod: Pod, bad: Container | None) -> str:
     return pod.message or pod.disruption_message or (bad.message if bad else "")
 
 
-def node_notes(node: Node | None) -> tuple[str, ...]:
+def node_notes(node: Node | None, now: float) -> tuple[str, ...]:
     """What a node says of itself that may end a pod."""
     if node is None:
         return ()
@@ -174,7 +178,7 @@ def node_notes(node: Node | None) -> tuple[str, ...]:
         if node.maintenance_at
         else ()
     )
-    return (*node.faults, *due)
+    return (*node.faults(now), *due)
 
 
 def _taken_away(jobset: JobSet, fleet: Fleet) -> Ending | None:

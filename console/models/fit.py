@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,13 @@ _LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3
 _NEXT_LAYERS = 96
 _EXPERTS = {"A3B": 128, "A22B": 128}
 _NEXT_EXPERTS = 512
+_WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}
+"""Sizes as the model's name has them, where the scripts have less."""
+_NEXT_SIZE = "80B-A3B"
+_SIZE = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
+_FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)
+_ANY_MODEL = ("qwen3-download", "qwen3-eval")
+"""Recipes for which the model is no more than a name."""
 _ONE_POD = {
     "nccl-one-pod": "measures the GPUs of one pod",
     "qwen3-eval": "evaluates on one node",
@@ -30,7 +38,7 @@ _ONE_POD = {
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """What does not fit among complete values of a recipe whose form has these paths; the values obey the schema."""
-    found: list[FieldProblem] = [*_pods(recipe, values), *_mounts(values), *_claims(values)]
+    found: list[FieldProblem] = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
     for path, rules in _RULES:
         if path in paths:
             found += rules(recipe, values)
@@ -48,10 +56,24 @@ def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
     if "recipe.swift.tp" in paths:
         gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
         notes.append(f"Data parallel {gpus // tp} over {gpus} GPUs.")
+    if "recipe.model.id" in paths:
+        notes.append(f"Model {model_id(values)}.")
+    if look(values, "network.hostNetwork") and 0 < _int(values, "gpus") < GPUS_PER_NODE:
+        notes.append("With the host network no two pods fit on one node: both would listen on port 2222.")
     root = str(look(values, "recipe.workspace"))
     if "recipe.workspace" in paths and not _is_shared(root, values):
         notes.append(f"Workspace {root} lies in the pod alone: what is made there is lost with it.")
     return tuple(notes)
+
+
+def model_id(values: Values) -> str:
+    """The model of a Pai-Megatron-Patch recipe, as the chart reads the values: the one named, else that of the size."""
+    if named := look(values, "recipe.model.id"):
+        return str(named)
+    if str(look(values, "recipe.id")).startswith("qwen3-next-"):
+        return f"Qwen/Qwen3-Next-{_NEXT_SIZE}-Instruct"
+    size = str(look(values, "recipe.model.size"))
+    return f"Qwen/Qwen3-{_WHOLE.get(size, size)}"
 
 
 def iterations(values: Values) -> int:
@@ -87,9 +109,17 @@ def _pods(recipe: str, values: Values) -> Found:
 def _mounts(values: Values) -> Found:
     taken: dict[str, str] = {}
     for path, folder in _mounted(values):
-        if folder in taken:
-            yield FieldProblem(path, f"{folder} is mounted twice: by {taken[folder]} and by {path}.")
-        taken.setdefault(folder, path)
+        place = posixpath.normpath(folder)
+        if reserved := next((each for each in _reserved(values) if f"{place}/".startswith(f"{each}/")), ""):
+            yield FieldProblem(path, f"{folder} cannot be mounted: the pods have {reserved} for themselves.")
+        elif place in taken:
+            yield FieldProblem(path, f"{folder} is mounted twice: by {taken[place]} and by {path}.")
+        taken.setdefault(place, path)
+
+
+def _reserved(values: Values) -> tuple[str, ...]:
+    """Folders that the chart mounts in every pod."""
+    return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if look(values, "network.gib.enabled") else ()))
 
 
 def _mounted(values: Values) -> Iterator[tuple[str, str]]:
@@ -107,6 +137,15 @@ def _mounted(values: Values) -> Iterator[tuple[str, str]]:
 
 
 def _claims(values: Values) -> Found:
+    mounts = look(values, "storage.pvc")
+    assert isinstance(mounts, dict)
+    named = {"storage.pvc": [*mounts]}
+    for path in ("storage.nfs.claim", "storage.lustre.claim"):
+        claim = str(look(values, path))
+        by = next((other for other, claims in named.items() if claim in claims), "")
+        if claim and by:
+            yield FieldProblem(path, f"The claim {claim} is mounted by {by} already: name it once.")
+        named[path] = [claim]
     for path, title, needed in (
         ("storage.nfs", "NFS server", ()),
         ("storage.lustre", "Lustre address", ("instance", "project", "location")),
@@ -131,6 +170,15 @@ def _workspace(recipe: str, values: Values) -> Found:
         )
 
 
+def _logs(values: Values) -> Found:
+    folder = str(look(values, "storage.logs"))
+    if folder and not _is_shared(folder, values):
+        where = ", ".join(_shared(values)) or "nothing"
+        yield FieldProblem(
+            "storage.logs", f"Log folder {folder} must lie on a mount, or it goes with the pod; mounted is {where}."
+        )
+
+
 def _is_shared(folder: str, values: Values) -> bool:
     return any(folder == mount or folder.startswith(f"{mount}/") for mount in _shared(values))
 
@@ -152,6 +200,30 @@ def _code(_: str, values: Values) -> Found:
         )
 
 
+def _named_model(recipe: str, values: Values) -> Found:
+    """A name of the hub tells the size, and often the family; one that tells neither is taken at its word."""
+    if recipe in _ANY_MODEL:
+        return
+    named, following = str(look(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
+    size = str(look(values, "recipe.model.size"))
+    whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
+    family, told = _FAMILY.search(named), _SIZE.search(named)
+    if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
+        yield FieldProblem("recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not.")
+    elif told and told[0].upper() != whole:
+        yield FieldProblem(
+            "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
+        )
+
+
+def _conversion(_: str, values: Values) -> Found:
+    """The script for the largest model spreads it over 16 GPUs, unless it is told otherwise."""
+    gpus, given = _int(values, "gpus"), look(values, "recipe.convert.parallel")
+    converts = look(values, "recipe.model.size") == "A22B" and not look(values, "recipe.skip.conversion")
+    if converts and not given and gpus % 16:
+        yield FieldProblem("gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not.")
+
+
 def _training(recipe: str, values: Values) -> Found:
     gpus = _int(values, "gpus")
     tp, pp, cp, etp, ep = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
@@ -164,6 +236,8 @@ def _training(recipe: str, values: Values) -> Found:
         )
         return
     yield from _batches("recipe.train", values, gpus // size)
+    if str(look(values, "recipe.model.size")) not in _EXPERTS:
+        ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
         yield FieldProblem(
             "recipe.train.ep",
@@ -253,6 +327,8 @@ def _int(values: Values, path: str) -> int:
 _RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
     ("recipe.workspace", _workspace),
     ("recipe.code.folder", _code),
+    ("recipe.model.id", _named_model),
+    ("recipe.convert.parallel", _conversion),
     ("recipe.train.tp", _training),
     ("recipe.swift.version", _swift_image),
     ("recipe.swift.tp", _swift),

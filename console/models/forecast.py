@@ -101,6 +101,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
         need=ask.gpus,
         free=have.free,
         total=have.total,
+        account=have,
         borrows=max(0, ask.gpus - own) if have.total > have.nominal else 0,
         ahead=_ahead(fleet, queue, ask),
     )
@@ -115,10 +116,10 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: Ask) -> Fore
     if ask.gpus > have.free:
         return _short(fleet, queue, ask, draft)
     if queue.strategy == "StrictFIFO" and draft.ahead:
-        words = f"{have.free} of {have.total} GPUs are free, but {queue.name} lets nobody pass {_names(draft.ahead)}"
+        words = f"{have.words}, but {queue.name} lets nobody pass {_names(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
-        words = f"quota is free ({have.free} of {have.total} GPUs); {_why_no_machines(fleet, queue)}"
+        words = f"there is quota ({have.words}); {_why_no_machines(fleet, queue)}"
         return replace(draft, sentence=words)
     return _placed(fleet, queue, ask, found, draft)
 
@@ -176,7 +177,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: Ask, draft: Forecast) -> Fore
     evicted = fewest(victims, enough)
     unblocks = evicted or fewest(held, enough)
     noun = "GPU" if short == 1 else "GPUs"
-    words = f"waits behind {short} {noun}: {max(0, draft.free)} of {draft.total} are free, it needs {ask.gpus}"
+    words = f"waits behind {short} {noun}: {draft.account.words}, it needs {ask.gpus}"
     if evicted:
         words += f"; Kueue may evict {_names(evicted)} for it"
     elif held:
@@ -218,9 +219,9 @@ def _ahead(fleet: Fleet, queue: ClusterQueue, ask: Ask) -> tuple[Held, ...]:
 def _placed(fleet: Fleet, queue: ClusterQueue, ask: Ask, found: Machines, draft: Forecast) -> Forecast:
     """Quota is free: whether the machines are, and how near to each other."""
     level = level_name(ask.level)
-    quota = f"{draft.free} of {draft.total} GPUs of {queue.name} are free"
+    quota = f"{draft.account.words} in {queue.name}"
     if draft.borrows:
-        quota += f" ({draft.borrows} of these by borrowing)"
+        quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
     draft = replace(draft, hosts_free=found.free)
     together = found.together(ask.pods, ask.level) if ask.topology == "required" else found.smallest(ask.pods)
     if ask.topology == "required" and found.known(ask.level) and not together:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.models.alarm import Thresholds
+from console.models.lateness import Rhythm, late_words
 from console.models.reference import Passing, judge
-from console.models.training_track import stands_still
+from console.models.training import standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +30,15 @@ class Glance:
     """TFLOP/s of one GPU."""
     step_time: float | None = None
     """Seconds, as printed."""
+    nan_words: str = ""
+    """What is no number, since when, as far as the end of its log tells."""
+    loss_step: int | None = None
+    """The step that the loss is of."""
     pace: float | None = None
     """Seconds from one step to the next, see `Track.lasting`."""
+    rhythm: Rhythm | None = None
+    finished: bool = False
+    """The program said that training is over."""
     stepped: float = 0.0
     """When the last step was printed, seconds since the epoch; 0: not known."""
     size: int | None = None
@@ -48,9 +57,24 @@ class Glance:
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None:
             return None
-        if self.stepped and stands_still(self.at - self.stepped, pace):
+        if self.late:
             return None
         return max(0.0, (self.total - self.step) * pace)
+
+    @property
+    def late(self) -> str:
+        """That its next step was late when it was looked at, in words; empty: it was not, or that cannot be said."""
+        if self.rhythm is None or not self.stepped or self.finished:
+            return ""
+        quiet = self.at - self.stepped
+        late = quiet > self.rhythm.late_after(Thresholds())
+        return late_words(quiet, self.step, self.step_time or self.pace) if late else ""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it was so late that this is an alarm."""
+        rhythm = self.rhythm
+        return rhythm is not None and bool(self.late) and self.at - self.stepped > rhythm.alarm_after(Thresholds())
 
     @property
     def empty(self) -> bool:
@@ -75,7 +99,7 @@ def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> 
                       (None, None))  # fmt: skip
     if run is None or track is None:
         return None
-    last = run.steps[-1]
+    last, where = run.steps[-1], standing(run.steps)
 
     def latest(name: str) -> float | None:
         return next((value for step in reversed(run.steps[-20:]) if (value := getattr(step, name)) is not None), None)
@@ -83,11 +107,15 @@ def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> 
     return Glance(
         step=last.step,
         total=last.total,
-        loss=latest("loss"),
+        loss=where.loss,
+        loss_step=where.loss_step,
         nan=last.nan,
+        nan_words=where.nan_words,
         tflops=latest("tflops_per_gpu"),
         step_time=latest("step_time_s"),
         pace=track.lasting(),
+        rhythm=track.rhythm(),
+        finished=run.finished,
         stepped=track.series.times[-1],
         at=at,
     )

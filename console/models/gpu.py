@@ -37,6 +37,10 @@ class Gpu:
     """What the driver advises to recover it; empty: nothing."""
     xid: int | None = None
     """Last Xid, where DCGM tells it."""
+    nvlink_received: float | None = None
+    """Bytes a second over all its links."""
+    nvlink_sent: float | None = None
+    """Bytes a second over all its links."""
     pod: str = ""
     """NAMESPACE/NAME of the pod that has it, where DCGM tells it."""
 
@@ -46,6 +50,13 @@ class Gpu:
         if self.memory_used is None or not self.memory_total:
             return None
         return 100 * self.memory_used / self.memory_total
+
+    @property
+    def nvlink(self) -> float | None:
+        """Bytes a second over NVLink, both ways together."""
+        if self.nvlink_received is None or self.nvlink_sent is None:
+            return None
+        return self.nvlink_received + self.nvlink_sent
 
     @property
     def held_down(self) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
+from console.models.gpu_network import added
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from console.models.gpu import Gpu
+    from console.models.gpu_network import LinkRate
 
 Source = Literal["", "nvidia-smi", "dcgm"]
 """Whose readings: of the first, else of the second."""
@@ -55,6 +58,8 @@ METRICS = (
     Metric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
     Metric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),
     Metric("clock", "Clock", "MHz", lambda gpu: gpu.clock, 0, 1965, True),
+    Metric("nvlink", "NVLink, both ways", "GB/s", lambda gpu: gpu.nvlink / 1e9 if gpu.nvlink is not None else None,
+           0, 1800, True),
     Metric("ecc", "ECC", "errors", lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
            0, 1, False),
 )  # fmt: skip
@@ -80,6 +85,8 @@ class RankGpus:
     """Whose reading it is: "nvidia-smi" or "dcgm"."""
     problem: str = ""
     """Why there is no reading; a sentence."""
+    rdma: tuple[LinkRate, ...] = ()
+    """What goes over its RDMA network cards; none where no counter of them can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,14 @@ class GpuBoard:
     """The GPUs of all ranks."""
 
     ranks: tuple[RankGpus, ...] = ()
+
+    @property
+    def rdma(self) -> tuple[float | None, float | None]:
+        """Bytes a second received and sent by all RDMA cards of all pods; None where one is not known."""
+        every = [link for rank in self.ranks for link in rank.rdma]
+        if any(rank.gpus and not rank.rdma for rank in self.ranks):
+            return None, None
+        return added([each.received for each in every]), added([each.sent for each in every])
 
     @property
     def every(self) -> list[tuple[RankGpus, Gpu]]:
@@ -142,11 +157,14 @@ class GpuBoard:
                 said.append(f"{what.title.lower()} {min(values):.0f} to {max(values):.0f} {what.unit}"
                             if round(min(values)) != round(max(values)) else
                             f"{what.title.lower()} {max(values):.0f} {what.unit}")  # fmt: skip
+        received, sent = self.rdma
+        if received is not None and sent is not None:
+            said.append(f"RDMA {received / 1e9:.1f} GB/s in, {sent / 1e9:.1f} out")
         faulty = [(rank, gpu) for rank, gpu in every if gpu.faults]
         if faulty:
             rank, gpu = faulty[0]
             more = f" and {len(faulty) - 1} more" if len(faulty) > 1 else ""
-            said.append(f"faults: rank {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
+            said.append(f"faults: pod {rank.rank} GPU {gpu.index} ({'; '.join(gpu.faults)}){more}")
         return ", ".join(said)
 
 

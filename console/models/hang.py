@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.models.everywhere import rank_words
 from console.models.hang_suspects import left_behind, suspects
 from console.models.hang_words import ADVICE, BEHIND, blame, of_equals, of_gdb, others
+from console.models.rank_words import pod_words, process_words, ranges
 from console.models.ras import RasReport
 from console.models.whereabouts import NOWHERE, Doing, Whereabouts
 
@@ -47,6 +47,11 @@ class Traced:
     """Its name, if it is no Python: then there can be no stack."""
     cpu: float | None = None
     """Percent of one core that it has used since its start."""
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its rank, the index of its pod, its GPU there: LOCAL_RANK, as torchrun and mpirun number them."""
+        return self.rank, self.pod_rank, self.local_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +110,20 @@ class HangGroup:
 
     @property
     def words(self) -> str:
-        """Such as "2 in data loader (ranks 41, 97, same node)"; who they are is left out where it matters to nobody."""
+        """Such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"; without the names where they matter to nobody."""
         bare = self.doing in (Doing.UNKNOWN, Doing.COMPILED)
         said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
         return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
 
     @property
     def named(self) -> str:
-        """Who they are, as a sentence begins: "ranks 41, 97 (same node)", "rank 2 on n0"."""
-        name, _, where = self.who.rpartition(", ")
-        if not any(each.node for each in self.members):
-            return self.who
-        return f"{name} ({where})" if len(self.members) > 1 else f"{name} on {where}"
+        """Who they are, in a sentence: "ranks 41, 97 (pods 5, 12) on 2 nodes", "rank 9 (pod 1, GPU 1) on n0"."""
+        return self.processes + (f" on {self.place}" if self.place else "")
+
+    @property
+    def processes(self) -> str:
+        """The same without their nodes."""
+        return process_words(*(each.place for each in self.members))
 
     @property
     def place(self) -> str:
@@ -126,12 +133,9 @@ class HangGroup:
 
     @property
     def who(self) -> str:
-        """Such as "ranks 41, 97, same node"."""
-        nodes = list(dict.fromkeys(each.node for each in self.members if each.node))
-        several = len(self.members) > 1
-        where = "" if not nodes else f", {nodes[0]}" if not several else ", same node" if len(nodes) == 1 else (
-            f", {len(nodes)} nodes")  # fmt: skip
-        return f"rank{'s' if several else ''} {rank_words(self.ranks)}{where}"
+        """Such as "ranks 41, 97, pod 5, n0", in parentheses."""
+        name = self.processes.removesuffix(")").replace(" (", ", ", 1)
+        return name + (f", {self.place}" if self.place else "")
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ class HangReport:
 
     @property
     def summary(self) -> str:
-        """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, same node)"."""
+        """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
         return ", ".join(group.words for group in largest) or "no process of a training or an NCCL test was found"
 
@@ -193,11 +197,12 @@ class HangReport:
         if self.ras.words:
             said.append(self.ras.words)
         if self.unreached:
-            far = rank_words(pod.pod_rank for pod in self.unreached)
-            said.append(f"{self.unreached[0].master} was not reached from pod {far}: {self.unreached[0].unreached}.")
+            far = pod_words(*(pod.pod_rank for pod in self.unreached))
+            said.append(f"{self.unreached[0].master} was not reached from {far}: {self.unreached[0].unreached}.")
         deaf = [pod for pod in self.pods if pod.failure]
         if deaf:
-            said.append(f"Pod {rank_words(pod.pod_rank for pod in deaf)} could not be asked: {deaf[0].failure}")
+            named = pod_words(*(pod.pod_rank for pod in deaf)).capitalize()
+            said.append(f"{named} could not be asked: {deaf[0].failure}")
         if self.without_py_spy:
             number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"
             said.append(f"py-spy is missing in {number}: without it there are no stacks.")
@@ -214,7 +219,7 @@ class HangReport:
         return "No process of a training or an NCCL test was found in any pod: it begins, ends, or does other work."
 
     def _of_absent(self) -> str:
-        pods, several = rank_words(number for number, _ in self.absent), len(self.absent) > 1
+        pods, several = ranges(number for number, _ in self.absent), len(self.absent) > 1
         status = ", ".join(dict.fromkeys(status for _, status in self.absent))
         subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
         return f"{subject} {verb} not run ({status}): who needs {them} in a collective waits for ever."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.models.everywhere import rank_words
 from console.models.whereabouts import Doing
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 ADVICE: dict[Doing, str] = {
     Doing.DATA: "Data loader: check the data path and its mount, use fewer workers (NUM_WORKERS=1), try a smaller "
     "data set, or leave preprocessing out (SKIP_PREPROCESS=true).",
-    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL time-out "
+    Doing.COLLECTIVE: "NCCL: check that the ranks reach each other and the NCCL variables; a longer NCCL timeout "
     "helps only if they are merely slow.",
     Doing.GPU: "NCCL: work on the GPU does not end, most often a collective: check that the ranks reach each other and "
     "the NCCL variables.",
@@ -76,13 +75,11 @@ def of_equals(groups: Sequence[HangGroup]) -> str:
 def blame(group: HangGroup, *, short: bool) -> str:
     """Of those for whom the others wait: who they are, and where; `short` without node and call."""
     several = len(group.members) > 1
-    named = f"rank{'s' if several else ''} {rank_words(group.ranks)}" if short else group.named
+    named = group.processes if short else group.named
     if group.doing is Doing.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
     if group.behind:
-        pods = dict.fromkeys(each.pod for each in group.members)
-        where = f" (pod{'s' if len(pods) > 1 else ''} {', '.join(list(pods)[:3])})" if not short and any(pods) else ""
-        return f"{named}{where} {'stay' if several else 'stays'} behind in NCCL"
+        return f"{named} {'stay' if several else 'stays'} behind in NCCL"
     frame = None if short else group.members[0].where.frame
     call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
     return f"{named} {'are' if several else 'is'} {_place(group)}{call}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_GOOGLE = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")
+"""Hosts that get Google's token: their whole names, so that no other domain ends like one of them."""
 _DOCKER_HUB = "registry-1.docker.io"
 
 
@@ -34,13 +36,13 @@ class Reference:
     @property
     def google(self) -> bool:
         """Whether it lies in a registry of Google's."""
-        return self.host.endswith(("-docker.pkg.dev", "gcr.io"))
+        return bool(_GOOGLE.fullmatch(self.host))
 
     @property
     def repository(self) -> tuple[str, str, str] | None:
         """Project, location and repository of Artifact Registry; None for other registries."""
         parts = self.path.split("/")
-        if not self.host.endswith("-docker.pkg.dev") or len(parts) < 3:
+        if not self.google or not self.host.endswith("-docker.pkg.dev") or len(parts) < 3:
             return None
         return parts[0], self.host.removesuffix("-docker.pkg.dev"), parts[1]
 

@@ -79,12 +79,14 @@ class JobSet:
     release: str = ""
     """Helm release that made it; empty if none did."""
     owner: str = ""
-    """Who launched it (label a4.console/owner)."""
+    """Who launched it, as a short name; empty where nothing on it tells."""
     priority_class: str = ""
     suspended: bool = False
     deleting_since: float = 0.0
     restarts: int = 0
     max_restarts: int = 0
+    ttl: int | None = None
+    """Seconds after its end in which it is removed (ttlSecondsAfterFinished); None: it stays."""
     terminal_state: str = ""
     conditions: tuple[Condition, ...] = ()
     groups: tuple[ReplicatedJob, ...] = ()
@@ -114,6 +116,11 @@ class JobSet:
         """When it ended, 0.0 while it has not."""
         ends = (condition(self.conditions, kind) for kind in ("Completed", "Failed"))
         return next((end.since for end in ends if end and end.is_true), 0.0)
+
+    @property
+    def removed_at(self) -> float:
+        """When it is removed by itself, with its pods and their logs; 0.0 while that is not known, or if it stays."""
+        return self.finished_at + self.ttl if self.ttl is not None and self.finished_at else 0.0
 
     @property
     def failure(self) -> str:

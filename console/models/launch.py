@@ -44,7 +44,7 @@ class Recipe:
     """Also the name of its script: "nccl-all-reduce"."""
     title: str
     code: str
-    """The recipe's number in the requirements: "W03"."""
+    """Short for the id in scripts: "W03"; screens do not show it."""
     summary: str
     needs: str
     gives: str
@@ -72,7 +72,7 @@ class Field:
     unit: str = ""
     pattern: str = ""
     rule: str = ""
-    """What a value must be, continuing "GPUs ...": "must be 1, 2, 4 or a multiple of 8"."""
+    """What a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"."""
     minimum: float | None = None
     maximum: float | None = None
     multiple_of: float | None = None

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 
+from console.models.log_failure import FAILURE_WORDS
+
 LEVELS = ("error", "warn", "info", "debug")
 """Most serious first."""
 _AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
 HEAD = 400
 """Characters of a line that are looked at."""
+_FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
 ERROR_WORDS = (
-    b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort", b"oom",
-    b"killed", b"xid", b"nan", b"nccl warn",
+    *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
+    b"oom", b"killed", b"xid", b"nan", b"nccl warn",
 )  # fmt: skip
 """A line without any of these, in lower case, tells of no error."""
 WARN_WORDS = (b"warn",)
 DEBUG_WORDS = (b"debug", b"trace")
 NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")
 """What libnccl puts in front of all it says."""
+NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"
+"""A search for a value that is none, as losses and gradients that diverge are printed."""
+XID = r"\bS?Xid\b"
+"""A search for faults that the driver reports."""
 _ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
           b"oom", b"killed")  # fmt: skip
+FIRST_ERROR = (
+    r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
+    rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
+)
+"""What a search for the first line that tells of an error looks for."""
 _NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
 _WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
 _DEBUG = re.compile(rb"\b(?:debug|trace)\b")
@@ -56,6 +68,8 @@ def _is_error(head: bytes) -> bool:
     """Whether a word of an error stands there, or that something is not a number."""
     if not any(map(head.__contains__, ERROR_WORDS)):
         return False
+    if any(map(head.__contains__, _FAILURES)):
+        return True
     for letters, word in _ERRORS:
         if letters in head and word.search(head):
             return True

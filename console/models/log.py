@@ -61,7 +61,7 @@ class Gap:
     @property
     def words(self) -> str:
         """Whose lines, and when."""
-        return f"rank {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
+        return f"pod {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
 
 
 def _clock(moment: float) -> str:
@@ -114,7 +114,8 @@ class Coverage:
                 said.append(f"{number} {word}")
         said.append(f"{self.lost:,} lines lost")
         if self.opened:
-            said.append(f"older lines of {self.opened} not kept: opened with the last {self.opened_with:,}")
+            pods = f"{self.opened} pod{'s' if self.opened > 1 else ''}"
+            said.append(f"of {pods} only the last {self.opened_with:,} lines were read")
         if self.gaps:
             said.append(f"{len(self.gaps)} gap{'s' if len(self.gaps) > 1 else ''} with lines that may be lost")
         return ", ".join(said) + (f". {self.disk}" if self.disk else "")

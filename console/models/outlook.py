@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from console.models.places import MACHINE_GPUS
+from console.models.quota import Account
 from console.models.suits import ALWAYS, Toleration
 from console.models.values import look
 
@@ -78,6 +79,8 @@ class Forecast:
     """What the queue could take now, by borrowing too."""
     total: int = 0
     """What the queue can ever have in that flavor."""
+    account: Account = field(default_factory=Account)
+    """How the free GPUs come about."""
     short_by: int = 0
     borrows: int = 0
     """How much of it would be borrowed."""

@@ -161,7 +161,7 @@ def _count(number: int, wish: Wish, *, free: bool = True) -> str:
 
 
 def _sentence(wish: Wish, slots: tuple[Slots, ...], said: Said, draft: Why) -> str:
-    free = f"quota is there ({draft.account.free} free)" if draft.account else "quota is there"
+    free = f"quota is there ({draft.account.words})" if draft.account else "quota is there"
     if not slots:
         room = f"room for only {said.fits} of its {wish.pods} pods" if said.fits > 0 else "no room for its pods"
         return f"{free} but the network has {room}{f' in one {wish.level}' if wish.level else ''}"

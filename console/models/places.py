@@ -66,6 +66,10 @@ class Host:
 
     node: Node
     pips: tuple[Pip, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What is wrong with it."""
+    starting: bool = False
+    """Whether it is on its way."""
 
     @property
     def total(self) -> int:
@@ -245,7 +249,16 @@ def _host(node: Node, fleet: Fleet) -> Host:
             pips += [Pip(PipState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
     pips += [Pip(PipState.FREE)] * fleet.gpus_free(node)
     pips += [Pip(PipState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
-    return Host(node, tuple(pips))
+    return Host(node, tuple(pips), node.faults(fleet.at), node.starts(fleet.at))
+
+
+def sum_words(floor: Floor) -> str:
+    """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty where there are none."""
+    if not floor.total:
+        return ""
+    used = f" - {floor.used:,} used" if floor.used else ""
+    out = f" - {floor.out:,} out of use" if floor.out else ""
+    return f"{floor.total:,} GPUs{used}{out} = {floor.free:,} free"
 
 
 def floor(nodes: Iterable[Node], fleet: Fleet) -> Floor:

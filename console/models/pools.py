@@ -48,6 +48,8 @@ class Pool:
     nodes_ready: int = 0
     faults: tuple[tuple[str, str], ...] = ()
     """Node and what is wrong with it, one entry per fault."""
+    starting: tuple[str, ...] = ()
+    """Nodes that are on their way."""
     maintenance: tuple[Maintenance, ...] = ()
     floor: Floor = field(default_factory=lambda: Floor(""))
     facts: PoolFacts | None = None
@@ -117,7 +119,8 @@ def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
         accelerator=next((node.accelerator for node in nodes if node.accelerator), ""),
         nodes=tuple(nodes),
         nodes_ready=sum(node.ready for node in nodes),
-        faults=tuple((node.name, fault) for node in nodes for fault in node.faults),
+        faults=tuple((node.name, fault) for node in nodes for fault in node.faults(fleet.at)),
+        starting=tuple(node.name for node in nodes if node.starts(fleet.at)),
         maintenance=tuple(
             Maintenance(node.name, node.maintenance_at, node.maintenance_active)
             for node in nodes

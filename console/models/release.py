@@ -25,7 +25,7 @@ class StopPlan:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An object of the chart whose release is gone, or a release whose job is."""
+    """An object of the chart whose release is gone, a release whose job is, or a Pod or Service made by hand."""
 
     kind: str
     """"Release", or the kind of the object."""
@@ -33,10 +33,13 @@ class Leftover:
     """Empty for what belongs to none."""
     name: str
     release: str
+    """Empty for what was made by hand."""
     why: str
     """One sentence."""
     holds_data: bool = False
     """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
+    runs: bool = False
+    """Made by hand and not ended: somebody may be using it."""
 
 
 class Fate(StrEnum):

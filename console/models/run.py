@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from console.models.alarm import Alarm, AlarmKind
 from console.models.condition import condition
 from console.models.job import JobState
 from console.models.why_job import why_jobset
@@ -27,6 +28,10 @@ class Outcome(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    DIVERGED = "diverged"
+    """It ended, or was stopped, with a loss or gradients that are no numbers."""
+    STALLED = "stalled"
+    """It was stopped because it made no steps any more."""
     STOPPED = "stopped"
     UNKNOWN = "unknown"
     """The job went while nobody looked."""
@@ -71,9 +76,17 @@ class RunRecord:
     average_busbw: float | None = None
     """GB/s."""
     loss: float | None = None
-    """The last one printed."""
+    """The last one that is a number."""
+    loss_step: int | None = None
+    """The step that it is of; None: not known."""
     step: int | None = None
     """The last one printed."""
+    nan: bool = False
+    """Whether the last step's loss or gradients are no numbers."""
+    nan_from: int | None = None
+    """Since which step."""
+    alarms: tuple[Alarm, ...] = ()
+    """All that rang while it ran, the oldest first."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -89,6 +102,43 @@ class RunRecord:
     def measured(self) -> bool:
         """Whether any figure of it is known."""
         return self.peak_busbw is not None or self.loss is not None
+
+    @property
+    def state(self) -> str:
+        """What became of it; of one that runs also "diverged" and "stalled", by what rings."""
+        if self.outcome is Outcome.RUNNING:
+            kinds = {each.kind for each in self.ringing(0.0)}
+            if self.nan or AlarmKind.NAN in kinds:
+                return Outcome.DIVERGED
+            if kinds & _STANDS:
+                return Outcome.STALLED
+        return self.outcome
+
+    @property
+    def sick(self) -> bool:
+        """Whether something was wrong with it in the end, or is now."""
+        return self.state in {Outcome.DIVERGED, Outcome.STALLED} or (
+            not self.open and self.outcome is not Outcome.FAILED and bool(self.ringing(self.ended))
+        )
+
+    @property
+    def nan_words(self) -> str:
+        """Such as "nan from 20 (last good 10.582 at 19)"; empty if all is a number."""
+        if not self.nan:
+            return ""
+        since = f" from {self.nan_from:,}" if self.nan_from is not None else ""
+        at = f" at {self.loss_step:,}" if self.loss_step is not None else ""
+        return f"nan{since}{f' (last good {self.loss:.3f}{at})' if self.loss is not None else ''}"
+
+    def ringing(self, at: float) -> tuple[Alarm, ...]:
+        """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
+
+        0.0 is now, for a run that is not over.
+        """
+        lasting = [each for each in self.alarms if each.now and (each.kind.passes or (at and at - each.time < _LATELY))]
+        order = [AlarmKind.NAN, AlarmKind.STALL, AlarmKind.SILENT]
+        rank = {kind: place for place, kind in enumerate(order)}
+        return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(order))))
 
     def seconds(self, now: float) -> float | None:
         """How long it ran, its wait in the queue left out where that is known; None if it cannot be said."""
@@ -186,6 +236,47 @@ def observed(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
 
 
+def concluded(run: RunRecord, *, late: str = "") -> RunRecord:
+    """A run that is over, by what was wrong with it in the end; `late`: that its next step was late, in words.
+
+    One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
+    for it.
+    """
+    if run.nan:
+        if run.outcome is Outcome.FAILED:
+            words = (
+                f"{run.why}; {run.nan_words}" if run.why and run.nan_words not in run.why else run.why or run.nan_words
+            )
+            return replace(run, why=words)
+        return replace(run, outcome=Outcome.DIVERGED, why=run.nan_words)
+    if run.outcome is not Outcome.STOPPED:
+        return run
+    ringing = run.ringing(run.ended)
+    if ringing and ringing[0].kind in _STANDS:
+        return replace(run, outcome=Outcome.STALLED, why=ringing[0].said)
+    if ringing:
+        return replace(run, why=f"stopped while an alarm rang: {ringing[0].said}")
+    return replace(run, why=f"stopped while it was late: {late}") if late else run
+
+
+def merged(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
+    """The alarms of a run as two consoles heard them, each once, the oldest first; of one the later words count."""
+    found: list[Alarm] = []
+    for alarm in (*before, *after):
+        same = next((at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same(each, alarm)), None)
+        if same is None:
+            found.append(alarm)
+        else:
+            found[same] = replace(alarm, time=min(alarm.time, found[same].time))
+    return tuple(sorted(found, key=lambda each: each.time))
+
+
+def _is_same(one: Alarm, other: Alarm) -> bool:
+    """Whether two alarms of a kind are of the same cause: they begin together, or in the time in which one lasts."""
+    first, second = sorted((one, other), key=lambda each: each.time)
+    return second.time - first.time < _TOGETHER or (first.kind.passes and second.time <= (first.over or second.time))
+
+
 def is_of(run: RunRecord, jobset: JobSet) -> bool:
     """Whether that JobSet is this run's, and not another of the same name."""
     if run.key != jobset.key:
@@ -193,5 +284,10 @@ def is_of(run: RunRecord, jobset: JobSet) -> bool:
     return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCKS
 
 
+_STANDS = {AlarmKind.STALL, AlarmKind.SILENT}
+_LATELY = 900.0
+"""Seconds before the end in which what had happened may be why somebody stopped it."""
+_TOGETHER = 5.0
+"""Seconds by which two consoles may hear the same thing apart."""
 _CLOCKS = 120.0
 """Seconds by which the clocks of this machine and of the cluster may differ."""

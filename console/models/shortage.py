@@ -109,7 +109,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> W
     held = holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
     if short <= 0:
-        words = f"needs {_gpus(draft)}; {have.free} of {have.total} look free, but Kueue has not taken them"
+        words = f"needs {_gpus(draft)}; {have.words}, but Kueue has not taken them"
         return replace(answer, sentence=words, short_by=0)
     answer = replace(answer, unblocks=_unblocking(fleet, queue, answer, held))
     return replace(answer, sentence=_short(answer, have, fleet, queue))
@@ -134,24 +134,14 @@ def _gpus(why: Why) -> str:
 
 def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
     free = max(0, why.need - why.short_by)
-    parts = [f"needs {_gpus(why)}; {free} of {have.total} {'is' if free == 1 else 'are'} free"]
-    parts.append(f"{_shares(have, free)}, {why.short_by} more needed")
+    counted = f" ({free} as Kueue counts)" if free != have.free else ""
+    parts = [f"needs {_gpus(why)}; {have.words}{counted}, {why.short_by} more needed"]
     if have.lent:
-        parts.append(
-            f"; {have.lent} of its own {'is' if have.lent == 1 else 'are'} lent to {_borrowers(fleet, queue, why)}"
-        )
+        parts.append(f"; what is lent has {_borrowers(fleet, queue, why)}")
     if why.holders:
         biggest = why.holders[0]
         parts.append(f"; biggest holder: {biggest.name} ({biggest.gpus})")
     return "".join(parts)
-
-
-def _shares(have: Account, free: int) -> str:
-    """Where free quota would come from, if not all of it is the queue's own."""
-    borrowable = min(free, have.can_borrow)
-    if not borrowable:
-        return ""
-    return " (to borrow)" if borrowable == free else f" ({borrowable} of them to borrow)"
 
 
 def _borrowers(fleet: Fleet, queue: str, why: Why) -> str:

@@ -12,9 +12,10 @@ from console.models.levels import NCCL, at_least
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from console.models.consensus import Consensus
+    from console.models.log import Gap
 
 SLICE = 20_000
 """Lines that one step of a search looks at."""
@@ -30,6 +31,8 @@ class Row(NamedTuple):
     label: str = ""
     """Whose line it is; empty where there is only one."""
     dissent: bool = False
+    whole: str = ""
+    """The line as it was printed, where `text` is a shorter form of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,10 @@ class ListText(ABC):
     def row(self, number: int) -> Row:
         """One of them."""
 
+    def text_of(self, number: int) -> str:
+        """What one of them says."""
+        return self.row(number).text
+
     def __len__(self) -> int:
         return len(self._kept) if self._keep else self.total()
 
@@ -150,7 +157,7 @@ class ListText(ABC):
             return False
         stop = min(self.total(), self._seen + SLICE)
         for number in range(self._seen, stop):
-            text = self.row(number).text.encode()
+            text = self.text_of(number).encode()
             if self._keep is not None:
                 if not self._keep(text):
                     continue
@@ -211,10 +218,12 @@ class MemoryText(ListText):
 class AgreedText(ListText):
     """A consensus, in which each line says who printed it."""
 
-    def __init__(self, consensus: Consensus, ranks: int) -> None:
+    def __init__(self, consensus: Consensus, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
+        """`gaps`: whose lines of what time are not known at this moment."""
         super().__init__()
         self._consensus = consensus
         self._ranks = ranks
+        self._gaps = gaps
 
     def total(self) -> int:
         """Lines of the consensus."""
@@ -222,5 +231,9 @@ class AgreedText(ListText):
 
     def row(self, number: int) -> Row:
         """One of them."""
-        line = self._consensus.lines[number]
-        return Row(line.text, line.time, line.words(self._ranks), line.dissents(self._ranks))
+        line, gaps = self._consensus.lines[number], self._gaps()
+        return Row(line.text, line.time, line.words(self._ranks, gaps), line.dissents(self._ranks, gaps))
+
+    def text_of(self, number: int) -> str:
+        """What it says, without who."""
+        return self._consensus.lines[number].text

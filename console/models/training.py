@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Step(NamedTuple):
@@ -33,6 +37,62 @@ class Step(NamedTuple):
     """Whatever else is printed as a number, under its own name and in its own unit."""
 
 
+class Standing(NamedTuple):
+    """Where a run is: its last step, and the last loss that is a number with the step that it is of."""
+
+    step: int | None = None
+    loss: float | None = None
+    loss_step: int | None = None
+    nan: bool = False
+    """Whether the last step is an alarm."""
+    nan_from: int | None = None
+    """The first step of the unbroken row of alarms at the end; None too where it began before what was read."""
+    what: str = ""
+    """What is no number, if the last step is an alarm."""
+
+    @property
+    def nan_words(self) -> str:
+        """Such as "loss is NaN since step 20 (10.58 at 19)"; empty if all is a number."""
+        if not self.nan:
+            return ""
+        at = f" at step {self.step:,}" if self.step is not None else ""
+        since = f" since step {self.nan_from:,}" if self.nan_from is not None else at
+        good = (
+            f" ({self.loss:.4g} at {self.loss_step:,})" if self.loss is not None and self.loss_step is not None else ""
+        )
+        return f"{self.what}{since}{good}"
+
+
+def standing(steps: Sequence[Step]) -> Standing:
+    """Where a run with these steps is."""
+    at = len(steps)
+    while at and steps[at - 1].nan:
+        at -= 1
+    first_bad = steps[at] if at < len(steps) else None
+    while at and not _has_loss(steps[at - 1]):
+        at -= 1
+    good = steps[at - 1] if at else None
+    return Standing(
+        step=steps[-1].step if steps else None,
+        loss=good.loss if good else None,
+        loss_step=good.step if good else None,
+        nan=first_bad is not None,
+        nan_from=first_bad.step if first_bad is not None and first_bad is not steps[0] else None,
+        what=what_is_nan(first_bad) if first_bad is not None else "",
+    )
+
+
+def what_is_nan(step: Step) -> str:
+    """What of that step is no number."""
+    if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
+        return "loss is NaN"
+    return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
+
+
+def _has_loss(step: Step) -> bool:
+    return step.loss is not None and math.isfinite(step.loss) and not step.nan
+
+
 @dataclass(frozen=True, slots=True)
 class Rewind:
     """The run went back to an earlier checkpoint: what came after it is done again."""
@@ -59,7 +119,7 @@ class TrainingRun:
 
     format: str
     """Which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ..."""
-    steps: tuple[Step, ...] = ()
+    steps: Sequence[Step] = ()
     """In their order, each once; of steps done again the later value."""
     rewinds: tuple[Rewind, ...] = ()
     finished: bool = False

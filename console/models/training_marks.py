@@ -6,6 +6,8 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from console.models.training import what_is_nan
+
 if TYPE_CHECKING:
     from console.models.training import Step
     from console.models.training_series import Column, Series
@@ -67,7 +69,7 @@ class MarkFinder:
         """A step that is new."""
         if step.nan:
             if not self._bad:
-                self._tell(MarkKind.NAN, number, time, f"{_what_is_nan(step)} at {number:,.0f}")
+                self._tell(MarkKind.NAN, number, time, f"{what_is_nan(step)} at {number:,.0f}")
             self._bad = True
             return
         self._bad = False
@@ -126,9 +128,3 @@ class MarkFinder:
 
 
 _LATELY = 20
-
-
-def _what_is_nan(step: Step) -> str:
-    if step.loss is None:
-        return "no loss printed"
-    return f"loss {step.loss}" if not math.isfinite(step.loss) else "gradients are no numbers"

@@ -171,6 +171,13 @@ class Column:
         return found
 
 
+def _same(one: Step, other: Step) -> bool:
+    """Whether they are one step with the same figures: those of a list that packs its steps are made anew each time."""
+    return one is other or all(
+        mine == its or (mine != mine and its != its) for mine, its in zip(one[:-1], other[:-1], strict=True)
+    )
+
+
 class Series:
     """The steps of one run. Written in one thread while another draws, both under `lock`."""
 
@@ -193,9 +200,10 @@ class Series:
         with self.lock:
             known = self.steps
             at = min(len(known), len(steps))
-            while at and known[at - 1] is not steps[at - 1]:
+            while at and not _same(known[at - 1], steps[at - 1]):
                 at -= 1
-            at = next((back for back in range(max(0, at - _LOOK_BACK), at) if known[back] is not steps[back]), at)
+            looked = range(max(0, at - _LOOK_BACK), at)
+            at = next((back for back in looked if not _same(known[back], steps[back])), at)
             # Of a step that was only told more of, the time stays; after a step back all is new.
             times = self.times[at:] if len(steps) >= len(known) else array("d")
             self._cut(at)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
+from console.models.alarm import Thresholds
+from console.models.lateness import ENOUGH, Pauses, Rhythm, late_words
+from console.models.training import standing
 from console.models.training_marks import PLATEAU_EVERY, Mark, MarkFinder, MarkKind
 from console.models.training_series import Series
 
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from console.models.failure import Ending
-    from console.models.training import Rewind, Step
+    from console.models.training import Rewind, Standing, Step
 
 PEAK_TFLOPS = {
     "nvidia-b200": 2250.0,
@@ -28,18 +32,10 @@ MOST_MFU = 2.0
 """Times the BF16 peak; eight-bit numbers reach so much at most."""
 RECENT = 20
 """Latest steps by which the pace is judged."""
-STILL, STILL_STEPS = 300.0, 10.0
-"""Seconds, and times the usual step, without a step after which a run stands still."""
-
 GROSS = 2.0
 """Times by which the printed step time may be longer than the time between lines, and is still believed."""
 BURST = 1.0
 """Seconds in which lines come that were printed long before."""
-
-
-def stands_still(since: float, pace: float) -> bool:
-    """Whether a run of that pace does, whose last step is so many seconds ago."""
-    return since > max(STILL, STILL_STEPS * pace)
 
 
 def peak_of(accelerator: str) -> float | None:
@@ -64,6 +60,9 @@ class Track:
         self._seen = 0
         """Steps that the finder has looked at."""
         self._looked = 0
+        self._pauses = Pauses()
+        self._paced_from = ENOUGH
+        """Place of the first step before which a pause counts: none do after a start."""
 
     # it grows
 
@@ -73,7 +72,11 @@ class Track:
         with series.lock:
             at = series.sync(steps, time)
             start = max(at, self._seen) if at >= self._seen - 1 else at
+            if start < self._seen:
+                self._paced_from = start + ENOUGH
             for place in range(start, len(series)):
+                if place >= self._paced_from:
+                    self._pauses.add(series.times[place] - series.times[place - 1])
                 self._finder.add(series.steps[place], series.numbers[place], series.times[place])
             self._seen = len(series)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
@@ -106,7 +109,7 @@ class Track:
                 kinds.get(each.cause, MarkKind.FAILURE),
                 None,
                 each.time,
-                f"rank {each.rank}: {each.how}" if each.rank >= 0 else each.reason,
+                f"pod {each.rank}: {each.how}" if each.rank >= 0 else each.reason,
             )
             for each in first.values()
         )
@@ -186,9 +189,33 @@ class Track:
         last, total, pace = self.last, self.total, self.lasting()
         if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
             return None
-        if not self.goes_on or (now and stands_still(now - self.series.times[-1], pace)):
+        if not self.goes_on or (now and self.late(now)):
             return None
         return max(0.0, (total - last.step) * pace)
+
+    def rhythm(self) -> Rhythm | None:
+        """How regularly it makes steps; None while there are too few."""
+        series, lasting = self.series, self.lasting()
+        if len(series) < ENOUGH or lasting is None:
+            return None
+        between = median(after - before for before, after in pairwise(series.times[-RECENT:]))
+        steps = median(after - before for before, after in pairwise(series.numbers[-RECENT:]))
+        return Rhythm(between / steps if between and steps else lasting, between, self._pauses.longest)
+
+    def late(self, now: float, limits: Thresholds | None = None) -> str:
+        """That its next step is late, in words; empty: it is not, or that cannot be said."""
+        rhythm = self.rhythm()
+        if rhythm is None or self.finished or not self.goes_on:
+            return ""
+        quiet = now - self.series.times[-1]
+        if quiet <= rhythm.late_after(limits or Thresholds()):
+            return ""
+        return late_words(quiet, self.last.step if self.last else None, self.pace())
+
+    def standing(self) -> Standing:
+        """Its last step, and the last loss with its step."""
+        with self.series.lock:
+            return standing(self.series.steps)
 
     def _broke_off(self) -> bool:
         """Whether a rank ended badly after the last step."""

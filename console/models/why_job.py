@@ -11,6 +11,7 @@ from console.models.image_trouble import why_no_image
 from console.models.job import JobState
 from console.models.link import LinkState
 from console.models.ranks import first_failure, ranks
+from console.models.refused_pods import refused_pods
 from console.models.why import why
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _failed(jobset: JobSet, fleet: Fleet) -> Why:
     told = jobset.failure
     deleted = first_deletion(jobset, fleet)
     if deleted is not None and deleted.attempt == jobset.restarts and not _ended_before(first, deleted.time):
-        words = f"failed{after}: rank {deleted.rank}'s pod was deleted"
+        words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
         words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
     return Why(words, Category.FAILED, api_text=told, need=jobset.gpus)
@@ -101,7 +102,7 @@ def _crashing(rank: Rank) -> str | None:
     if rank.failed or not (waiting and waiting.last_exit_code):
         return _ending(rank) if rank.failed else None
     why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
-    return f"rank {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on(rank.node)}"
+    return f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on(rank.node)}"
 
 
 def _other(rank: Rank) -> str | None:
@@ -125,7 +126,7 @@ def _unready(rank: Rank) -> str | None:
 
 
 def _absent(rank: Rank) -> str | None:
-    return None if rank.pod else "no pod yet"
+    return None if rank.pod else "not created yet"
 
 
 _TROUBLES = (
@@ -141,6 +142,8 @@ _TROUBLES = (
 
 def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     found = ranks(jobset, fleet)
+    if any(rank.pod is None for rank in found) and (refused := refused_pods(jobset, fleet)) is not None:
+        return refused
     for trouble in _TROUBLES:
         hit = [(rank, said) for rank in found if (said := trouble.of(rank)) is not None]
         if hit:
@@ -155,7 +158,7 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
     verb = trouble.single if len(hit) == 1 else trouble.many
-    words = f"{len(hit)} of {_count(of, 'rank')} {verb}: {said}" if verb else said
+    words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {said}" if verb else said
     return Why(f"{words}{again}", category, api_text=_message(rank.pod), need=jobset.gpus)
 
 
@@ -172,9 +175,9 @@ def _ending(rank: Rank) -> str:
     ended, pod = rank.ended, rank.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""
-        return f"rank {rank.number} ended first with exit code {ended.exit_code}{reason}{_on(rank.node)}"
+        return f"pod {rank.number} ended first with exit code {ended.exit_code}{reason}{_on(rank.node)}"
     reason = (pod.reason or pod.message or "no reason given") if pod else "no reason given"
-    return f"rank {rank.number} failed first ({reason}){_on(rank.node)}"
+    return f"pod {rank.number} failed first ({reason}){_on(rank.node)}"
 
 
 def _on(node: str) -> str:

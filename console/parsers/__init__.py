@@ -6,10 +6,16 @@ that makes the model of it. `kinds` lists them, `page` reads lists and watch lin
 Which module to open first:
 
     nccl                     tables of nccl-tests in a log: a line (`nccl_line`), a test that grows (`nccl_stream`), a
-                             test as JSON (`nccl_json`); warnings of libnccl (`nccl_message`), faults of GPUs (`xid`)
+                             test as JSON (`nccl_json`)
+    failures                 failures that a log names, and how launchers say that a job ended: time-outs and warnings
+                             of NCCL (`nccl_message`), memory, faults of GPUs (`xid`), torchrun, mpirun, Slurm
+    collectors               what collectors of logs put around lines (JSON, CSV, lists, marks), taken off
+    lm_eval, pyspy           scores of evaluations, stacks of processes
     training                 steps of training in a log: whose line it is, and the runs they make (`training_run`).
         training_known       programs that are known, a module for each family of them
-        training_learned     programs that nobody described; `training_layout` takes many of their lines at once
+        training_learned     programs that nobody described, by the usual names of figures (`training_names`)
+        training_blocks      reports of a step over several lines
+        training_layout      lines of any program that are all alike, many at once
     kinds                    objects of the Kubernetes API, a module for each kind (`pod`, `jobset`, ...)
     found                    objects that are only looked at on demand
     schema, values           values.schema.json -> fields of the form; values held against it, from YAML (`values_text`,

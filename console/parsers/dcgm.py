@@ -14,9 +14,11 @@ _FIELDS = {
     "DEV_GPU_UTIL": "utilization", "DEV_FB_USED": "memory_used", "DEV_GPU_TEMP": "temperature",
     "DEV_POWER_USAGE": "power", "DEV_SM_CLOCK": "clock", "DEV_ECC_DBE_VOL_TOTAL": "ecc_uncorrected",
     "DEV_ECC_SBE_VOL_TOTAL": "ecc_corrected", "DEV_XID_ERRORS": "xid", "DEV_CLOCK_THROTTLE_REASONS": "throttle",
+    "PROF_NVLINK_RX_BYTES": "nvlink_received", "PROF_NVLINK_TX_BYTES": "nvlink_sent",
 }  # fmt: skip
 _WHOLE = ("ecc_uncorrected", "ecc_corrected", "xid", "throttle")
 _TENSOR_ACTIVITY = "PROF_GR_ENGINE_ACTIVE"
+_DIGITS = 6
 _BLANK = 1 << 46
 """Numbers from here on are DCGM's way of saying that it has none."""
 
@@ -30,7 +32,10 @@ def parse_dcgm(text: str) -> tuple[Gpu, ...]:
         labels = dict(_LABEL.findall(sample[2])) if sample else {}
         if sample is None or not labels.get("gpu", "").isdecimal() or sample[3] == "NaN":
             continue
-        gpu, value = int(labels["gpu"]), float(sample[3])
+        try:
+            gpu, value = int(labels["gpu"][:_DIGITS]), float(sample[3])
+        except ValueError:
+            continue
         pod = f"{labels['namespace']}/{labels['pod']}" if labels.get("pod") and labels.get("namespace") else ""
         names[gpu] = labels.get("modelName", ""), labels.get("pci_bus_id", ""), pod
         if abs(value) < _BLANK:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from console.errors import Unreadable
-from console.parsers.meta import ConditionWire, ObjectWire, Wire
+from console.parsers.meta import UNREADABLE, ConditionWire, ObjectWire, Wire
 
 _T = TypeVar("_T")
 
@@ -194,5 +194,5 @@ def read_found(body: bytes, type_: type[_T]) -> _T:
     """The object or list in an answer; Unreadable if it is something else."""
     try:
         return msgspec.json.decode(body, type=type_)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The API server's answer cannot be read: {error}.") from error

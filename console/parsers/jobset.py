@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.models.job import JobSet, ReplicatedJob
+from console.models.owner import owner_in
 from console.parsers.job import JobSpecWire
 from console.parsers.meta import (
     KUEUE,
@@ -46,6 +47,7 @@ class JobSetSpecWire(Wire):
     replicated_jobs: list[ReplicatedJobWire] | None = None
     failure_policy: FailurePolicyWire | None = None
     suspend: bool | None = None
+    ttl_seconds_after_finished: int | None = None
 
 
 class ReplicatedJobStatusWire(Wire):
@@ -123,12 +125,13 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         queue=shared(labels.get(KUEUE + "queue-name")),
         recipe=shared(labels.get(OURS + "recipe")),
         release=_release(meta),
-        owner=shared(labels.get(OURS + "owner")),
+        owner=shared(owner_in(labels, annotations_of(meta))),
         priority_class=shared(_priority_class(labels.get(KUEUE + "priority-class"), wires)),
         suspended=bool(spec.suspend),
         deleting_since=parse_time(meta.deletion_timestamp),
         restarts=status.restarts or 0,
         max_restarts=(spec.failure_policy.max_restarts or 0) if spec.failure_policy else 0,
+        ttl=spec.ttl_seconds_after_finished,
         terminal_state=status.terminal_state or "",
         conditions=conditions_of(status.conditions),
         groups=tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from console.models.evaluation import Score
-from console.parsers.lines import Lines
+from console.parsers.blocks import Blocks, spans_with
+from console.parsers.lines import LONGEST, plain
 from console.parsers.training_values import count, number
+from console.parsers.words import Words
 
+_TITLE = Words(b"Metric")
+"""Stands in the titles of every table."""
 _FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
 """Title of the first column, and whether the table sums up groups."""
 _BETTER = {"↑": "higher", "↓": "lower"}
@@ -15,25 +19,24 @@ class LmEvalParser:
     """Reads the scores of any number of tables, a piece at a time."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._blocks = Blocks(LONGEST, returns=True)
         self._columns: dict[str, int] = {}
         self._group = False
-        self._task, self._version, self._depth = "", "", 0
+        self._task, self._version, self._depth, self._padding = "", "", 0, 0
         self.scores: list[Score] = []
         """All scores so far."""
 
     def feed(self, data: bytes) -> list[Score]:
         """Reads on; the new scores."""
-        before = len(self.scores)
-        for line in self._lines.add(data):
-            self._line(line)
+        before, block = len(self.scores), self._blocks.add(data)
+        for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
+            self._line(plain(block[start : min(end, start + LONGEST)]))
         return self.scores[before:]
 
     def close(self) -> list[Score]:
         """Reads what is left without a line end; the new scores."""
         before = len(self.scores)
-        for line in self._lines.end():
-            self._line(line)
+        self._line(plain(self._blocks.end()))
         return self.scores[before:]
 
     def _line(self, line: str) -> None:
@@ -45,7 +48,7 @@ class LmEvalParser:
         titles = [cell.strip().lower() for cell in cells]
         if titles[0] in _FIRST and "metric" in titles and "value" in titles:
             self._columns = {title: at for at, title in enumerate(titles) if title}
-            self._group, self._task = _FIRST[titles[0]], ""
+            self._group, self._task, self._padding = _FIRST[titles[0]], "", 0
         elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
             self._row(cells)
 
@@ -55,7 +58,11 @@ class LmEvalParser:
             return
         if name := cells[0].strip():
             self._task, self._version = name.lstrip("- ").strip(), self._cell(cells, "version").strip()
-            self._depth = (len(cells[0]) - len(cells[0].lstrip(" ")) + 1) // 2 if name.startswith("-") else 0
+            blanks = len(cells[0]) - len(cells[0].lstrip(" "))
+            if name.startswith("-"):  # a blank for each level
+                self._depth = max(1, blanks - self._padding)
+            else:
+                self._depth, self._padding = 0, blanks
         beside = self._columns["metric"] + 1
         arrow = cells[beside].strip() if beside < len(cells) else ""
         self.scores.append(

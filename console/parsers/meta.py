@@ -19,6 +19,10 @@ KUEUE = "kueue.x-k8s.io/"
 OURS = "a4.console/"
 
 
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What reading JSON raises that is none, has another form, is no UTF-8, or is nested without end."""
+
+
 class Wire(msgspec.Struct, rename="camel", gc=False):
     """An API object, or a part of one, with the fields that are used; fields that are missing or null are None."""
 

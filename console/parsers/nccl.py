@@ -12,11 +12,13 @@ import re
 from typing import TYPE_CHECKING
 
 from console.parsers.blocks import Blocks, spans_with
-from console.parsers.nccl_line import MORE_WORDS, WORDS, label_of
-from console.parsers.nccl_stream import FAILURE, Run, Stream
+from console.parsers.nccl_line import MORE_WORDS, WORDS, label_of, rows_at
+from console.parsers.nccl_stream import Run, Stream, fails
 from console.parsers.puzzle import Puzzle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from console.models.nccl import NcclTest
     from console.models.unreadable import Unreadable
 
@@ -24,10 +26,10 @@ LONGEST = 1 << 12
 """Bytes of a line that are kept; the rest of a longer one is dropped."""
 _REST_WITHIN = 4096
 """Lines after a torn row among which the rest of it is looked for."""
-_WINDOW = 1 << 14
-"""Bytes that are searched at once: what has to be searched for changes where a table begins and ends."""
-
-
+_LEAST, _MOST = 1 << 8, 1 << 15
+"""Bytes that are searched at once: few where a table begins or ends, as other words are searched for after it."""
+_FAR = 64
+"""Rows of a table after which it is tried again to read those that follow together, where they do not."""
 _WHOLE = 12
 """Words of a whole row."""
 _ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
@@ -53,6 +55,7 @@ class NcclParser:
         """Lines among which the rest of a row is still looked for."""
         self._busy = False
         """Whether a table is open."""
+        self._reach, self._patience = _LEAST, 1
         self._puzzle = Puzzle()
 
     @property
@@ -65,39 +68,70 @@ class NcclParser:
         """All tests so far, in the order they began."""
         return tuple(run.test() for run in self._runs)
 
+    @property
+    def growing(self) -> Sequence[Run]:
+        """The same tests as they are kept, for whoever cannot afford to copy their rows."""
+        return self._runs
+
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
         """Reads on; the tests that changed by it. A line counts once its end has come.
 
         `line` is the number of the first line of `data` in its log, where lines before it were left out.
         """
+        return [run.test() for run in self.read(data, line)]
+
+    def read(self, data: bytes, line: int | None = None) -> list[Run]:
+        """Reads on like `feed`; the tests that changed as they are kept, in the order they began."""
         block, at = self._blocks.add(data), 0
         self._puzzle.begin(block, line)
-        changed: list[Run] = []
+        changed: dict[Run, None] = {}
         while at < len(block):
-            end = block.find(b"\n", at + _WINDOW) + 1 or len(block)
+            if self._busy and (taken := self._rows(block, at, changed)):
+                at = taken
+                continue
+            end = block.find(b"\n", at + self._reach) + 1 or len(block)
+            self._reach = min(2 * self._reach, _MOST)
             at += self._window(block[at:end], at, changed)
         self._puzzle.end()
-        return self._told(changed)
+        return sorted(changed, key=lambda run: run.place)
 
     def close(self) -> list[NcclTest]:
         """Reads what is left without a line end; the tests that changed by it."""
         changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
-        return self._told([run for run in changed if run])
+        found = dict.fromkeys(run for run in changed if run)
+        return [run.test() for run in sorted(found, key=lambda run: run.place)]
 
-    def _window(self, block: bytes, at: int, changed: list[Run]) -> int:
-        """Reads lines up to where a table begins or ends; how many bytes that was."""
-        busy = self._busy
+    def _rows(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+        """Take rows that follow each other there and can only belong to one test; where they end, 0 if there are none.
+
+        Labels tell processes apart: only where no line has one it is certain whose they are.
+        """
+        stream = self._streams.get("") if len(self._streams) == 1 else None
+        run = stream.single if stream and not self._look else None
+        if stream is None or run is None:
+            return 0
+        end, rows, wrong = rows_at(block, at)
+        self._patience = 1 if rows else min(2 * self._patience, _FAR)
+        if not rows:
+            return 0
+        stream.take(run, rows, wrong=wrong)
+        self._puzzle.read()
+        changed[run] = None
+        return end
+
+    def _window(self, block: bytes, at: int, changed: dict[Run, None]) -> int:
+        """Reads lines up to where a table begins, ends or goes on with rows; how many bytes that was."""
+        busy, rows = self._busy, 0
         for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
             self._puzzle.at(at + start)
             if run := self._line(block[start : min(end, start + LONGEST)]):
-                changed.append(run)
+                changed[run] = None
+                rows += 1
                 self._busy = any(stream.busy for stream in self._streams.values())
-            if self._busy is not busy:
+            if self._busy is not busy or (busy and rows == self._patience):
+                self._reach = _LEAST
                 return end + 1
         return len(block)
-
-    def _told(self, changed: list[Run]) -> list[NcclTest]:
-        return [run.test() for run in self._runs if run in changed]
 
     def _line(self, raw: bytes) -> Run | None:
         self._look -= self._look > 0
@@ -106,13 +140,14 @@ class NcclParser:
             return None
         known = self._streams.get(label)
         own = stream = known or Stream(self._start)
-        if not stream.busy and FAILURE.search(text):
+        if not stream.busy and fails(text):
             stream = next((each for each in self._streams.values() if each.busy), stream)
         was = stream.torn
         rows = stream.rows
         run = stream.line(text)
         if stream.rows == rows and stream.busy and _is_row(text, torn=stream.torn is not None):
             self._puzzle.unread(text)
+            stream.spoil()
         elif stream.rows > rows:
             self._puzzle.read()
         if known is None and not own.blank:
@@ -122,7 +157,7 @@ class NcclParser:
         return run
 
     def _start(self) -> Run:
-        run = Run()
+        run = Run(place=len(self._runs))
         self._runs.append(run)
         return run
 

@@ -14,24 +14,34 @@ from console.models.nccl import NcclTest, Row
 from console.parsers.nccl_line import Torn, Units, completed, first_half, number, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-FAILURE = re.compile(r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*")
-"""How a test says that it has failed."""
+FAILURE = re.compile(
+    r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
+)
+"""How a test says that it has failed; the second way is that of 2018."""
 _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
 _ANNOUNCED = (
-    (re.compile(r"# nccl-tests version (\S+)|rccl-tests: Version (\S+)"), "version"),
-    (re.compile(r"Collective test starting: *(\S+)"), "program"),
-    (re.compile(r"# *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+    (re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    (re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
+    (re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
 )
-_RANK = re.compile(r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s")
+_RANK = re.compile(
+    r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
+)
+"""The second way: its "#" was taken for a heading by whoever kept the log."""
 _HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b.*?(#wrong|error|res)?\s*$")
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
-_ENDED = re.compile(r"Collective test concluded(?:: *(\S+))?")
+_ENDED = re.compile(r"Collective test concluded(?:: *([\w.-]+))?")
 _ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
+
+
+def fails(text: str) -> re.Match[str] | None:
+    """How the line says that a test has failed; None if it does not."""
+    return FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
 
 
 @dataclass(eq=False, slots=True)
@@ -52,19 +62,30 @@ class Run:
     finished: bool = False
     concluded: bool = False
     error: str | None = None
+    wrong: bool = False
+    """Whether a row has wrong elements."""
+    unread: bool = False
+    """Whether a row of it could not be read."""
+    place: int = 0
+    """How many tests of the log began before it."""
 
-    def test(self) -> NcclTest:
-        """What is known of it now."""
-        halves = [half for row in self.rows for half in (row.out_of_place, row.in_place) if half]
-        bad = self.failed or self.error is not None or bool(self.bounds) or any(half.wrong for half in halves)
+    def add(self, row: Row) -> None:
+        """A row that came."""
+        self.rows.append(row)
+        self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
+
+    def test(self, *, with_rows: bool = True) -> NcclTest:
+        """What is known of it now; without its rows it costs the same however many they are."""
+        bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
+        sure = self.bounds == 0 and bool(self.rows) and not self.unread
         return NcclTest(
             program=self.said.get("program") or self.command,
             version=self.said.get("version"),
             ranks=max(self.ranks) + 1 if self.ranks else None,
-            rows=tuple(self.rows),
+            rows=tuple(self.rows) if with_rows else (),
             avg_busbw=self.average,
             out_of_bounds=self.bounds,
-            ok=False if bad else True if self.bounds == 0 else None,
+            ok=False if bad else True if sure else None,
             finished=self.finished,
             error=self.error,
         )
@@ -84,8 +105,10 @@ class Stream:
 
     def line(self, text: str) -> Run | None:
         """The run that changed by this line."""
-        if failure := FAILURE.search(text):
+        if failure := fails(text):
             return self.fail(failure.group().strip())
+        if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
+            return self._words(text)
         return self._table(text) or self._words(text)
 
     def fail(self, text: str) -> Run:
@@ -132,9 +155,26 @@ class Stream:
             return None
         self.torn = None
         run = self._run_for(found)
-        run.rows.append(found)
+        run.add(found)
         self.rows += 1
         return run
+
+    def spoil(self) -> None:
+        """A row could not be read: of the test that is under way nothing can be said to be well any more."""
+        if self._open:
+            self._open[0].unread = True
+
+    @property
+    def single(self) -> Run | None:
+        """The test to which every row of today's tables belongs that comes next; None if that is not certain."""
+        only = self._open[0] if len(self._open) == 1 else None
+        return only if only and self.torn is None and only.units == Units() else None
+
+    def take(self, run: Run, rows: Sequence[Row], *, wrong: bool) -> None:
+        """Rows of that test; `wrong`: some have wrong elements."""
+        run.rows += rows
+        run.wrong = run.wrong or wrong
+        self.rows += len(rows)
 
     def flush(self) -> Run | None:
         """Keeps what there is of a torn row once it is clear that no more of it will come."""
@@ -158,7 +198,7 @@ class Stream:
             if found := pattern.search(text):
                 return self._announce(what, next((each for each in found.groups() if each), ""))
         if found := _RANK.search(text):
-            return self._rank(int(found.group(1)))
+            return self._rank(int(found.group(1) or found.group(2)))
         if found := _HEADER.match(text):
             return self._header(Units(found.group(1) == "bytes", found.group(2) in {"error", "res"}))
         if "#" in text or "bandwidth" in text or "bounds" in text:
@@ -186,9 +226,12 @@ class Stream:
 
     def _header(self, units: Units) -> Run | None:
         run = next((each for each in self._open if not each.headed and not each.rows), None)
-        if run is None and self._open:
+        if run is None and any(not each.rows for each in self._open):
             return None
-        run = run or self._new()
+        if run is None:  # those before it broke off without a footer
+            self.flush()
+            self._last, self._open = self._open[-1] if self._open else self._last, []
+            run = self._new()
         run.headed, run.units = True, units
         return run
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from console.errors import Unreadable
-from console.models.node import Node, Provisioning
+from console.models.node import NOT_REPORTED, Node, Provisioning
 from console.models.queue import GPU
-from console.parsers.meta import ConditionWire, ObjectWire, Wire, labels_of, shared
+from console.parsers.meta import ConditionWire, Meta, ObjectWire, Wire, labels_of, shared
 from console.parsers.podspec import Amounts
 from console.parsers.quantity import parse_amount
 from console.parsers.timestamp import parse_time
@@ -59,9 +61,24 @@ class NodeStatusWire(Wire):
     node_info: NodeInfoWire | None = None
 
 
+class ManagedWire(Wire):
+    """An entry of metadata.managedFields: who set which fields last, and when."""
+
+    manager: str | None = None
+    time: str | None = None
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class NodeMeta(Meta):
+    """metadata of a node."""
+
+    managed_fields: list[ManagedWire] | None = None
+
+
 class NodeWire(ObjectWire):
     """A Node."""
 
+    metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     spec: NodeSpecWire | None = None
     status: NodeStatusWire | None = None
 
@@ -103,10 +120,17 @@ def _busbw(labels: Mapping[str, str]) -> float | None:
 
 def _not_ready(ready: ConditionWire | None) -> str:
     if ready is None:
-        return "the node has not reported yet"
+        return NOT_REPORTED
     if ready.status == "True":
         return ""
     return ": ".join(text for text in (ready.reason, ready.message) if text)
+
+
+def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
+    """Who set a label last, and when, as far as the API server noted it."""
+    key = f'"f:{label}"'.encode()
+    entry = next((each for each in meta.managed_fields or () if key in bytes(each.fields_v1)), None)
+    return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
 
 
 def taint_words(wire: TaintWire) -> str:
@@ -120,6 +144,7 @@ def parse_node(wire: NodeWire) -> Node:
     meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
+    fault_by, fault_since = _label_set(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
     tainted = {each.key for each in taints}
     active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
     addresses = {each.type: each.address for each in status.addresses or ()}
@@ -141,12 +166,15 @@ def parse_node(wire: NodeWire) -> Node:
         gpu_capacity=parse_amount(GPU, capacity.get(GPU, 0)),
         ready=ready is not None and ready.status == "True",
         not_ready_reason=_not_ready(ready),
+        not_ready_since=parse_time(ready.last_transition_time) if ready and ready.status != "True" else 0.0,
         cordoned=bool(spec.unschedulable),
         taints=tuple(taint_words(each) for each in taints),
         maintenance_at=_maintenance_at(labels),
         maintenance_active=active or GKE + "maintenance-window-started" in tainted,
         terminating=GKE + "impending-node-termination" in tainted,
         fault=shared(labels.get(GKE + "fault-behavior")),
+        fault_by=fault_by,
+        fault_since=fault_since,
         repair=shared(labels.get(GKE + "report-and-replace-status")),
         last_busbw=_busbw(labels),
         scan_result=shared(labels.get(_SCAN + "result")),

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from console.errors import Unreadable
-from console.parsers.meta import OURS, Meta, ObjectWire, Wire, labels_of
+from console.parsers.meta import OURS, UNREADABLE, Meta, ObjectWire, Wire, labels_of
 from console.parsers.timestamp import parse_time
 
 _T = TypeVar("_T")
@@ -166,7 +166,7 @@ def next_page(body: bytes) -> str:
 def _read(body: bytes, type_: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=type_)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"The API server's list cannot be read: {error}.") from error
 
 

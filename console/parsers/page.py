@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from console.errors import Unreadable
-from console.parsers.meta import Meta, ObjectWire, Wire
+from console.parsers.meta import UNREADABLE, Meta, ObjectWire, Wire
 from console.parsers.status import StatusWire
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Reader(Generic[W, M]):
         """A list response; Unreadable if it is no list at all."""
         try:
             listed = self._lists.decode(body)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return self._page_piecewise(body)
         meta = listed.metadata or ListMetaWire()
         return Page(listed.items or [], meta.next or "", meta.resource_version or "")
@@ -116,13 +116,13 @@ class Reader(Generic[W, M]):
     def _page_piecewise(self, body: bytes) -> Page[W]:
         try:
             listed = msgspec.json.decode(body, type=RawListWire)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Unreadable(f"The API server's list cannot be read: {error}.") from error
         items, unreadable = [], {}
         for raw in listed.items or ():
             try:
                 items.append(self._objects.decode(raw))
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 unreadable[_key(raw)] = str(error)
         meta = listed.metadata or ListMetaWire()
         return Page(items, meta.next or "", meta.resource_version or "", unreadable)
@@ -150,14 +150,14 @@ class Reader(Generic[W, M]):
             if event.type == "ERROR":
                 return Line("ERROR", status=_STATUS.decode(event.object))
             meta = _META.decode(event.object).metadata
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Unreadable(f"The API server's watch sent what cannot be read: {error}.") from error
         key, kind, version = key_of(meta), event.type or "", meta.resource_version or ""
         if kind not in {"ADDED", "MODIFIED"}:
             return Line(kind, key, version)
         try:
             return Line(kind, key, version, self._model(key, self._objects.decode(event.object)))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return Line(kind, key, version, unreadable=str(error))
         except Unreadable as error:
             return Line(kind, key, version, unreadable=error.message)
@@ -167,5 +167,5 @@ def _key(raw: msgspec.Raw) -> Key:
     """Whose object it is, as far as that can be told."""
     try:
         return key_of(_META.decode(raw).metadata)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return "", ""

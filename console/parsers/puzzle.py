@@ -19,10 +19,12 @@ class Puzzle:
         self._before = 0
         """Lines before the present block."""
         self._block, self._start = b"", 0
+        self._counted, self._lines = 0, 0
+        """Up to where the lines of the block are counted, and how many those are."""
 
     def begin(self, block: bytes, line: int | None = None) -> None:
         """The next block; `line`: the number of its first line, where lines before it were left out."""
-        self._block = block
+        self._block, self._counted, self._lines = block, 0, 0
         if line is not None:
             self._before = line - 1
 
@@ -37,7 +39,11 @@ class Puzzle:
 
     def unread(self, text: str) -> None:
         """The line could not be read."""
-        number = self._before + self._block.count(b"\n", 0, self._start) + 1
+        if self._start < self._counted:
+            self._counted, self._lines = 0, 0
+        self._lines += self._block.count(b"\n", self._counted, self._start)
+        self._counted = self._start
+        number = self._before + self._lines + 1
         old = self.told
         if old is None:
             self.told = Unreadable(number, number, 1, text.strip()[:KEPT])

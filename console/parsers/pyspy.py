@@ -15,6 +15,8 @@ from console.models.stack import Frame, ProcessStacks, ThreadStack
 from console.parsers.lines import LONGEST, Lines
 
 _PROCESS = re.compile(r"\s*Process (\d{1,10}): ?(.*)")
+_STACK = re.compile(r"\s*Stack dump for (?:(?:process|pid|PID) )?(?:(\d{1,10})\b)?[^\n]{0,300}$")
+_LABEL = re.compile(r"\[(?:pod/[^\]\s]{1,300}|rank\d{1,7})\]:? ?")
 _PYTHON = re.compile(r"\s*Python v(\S{1,40})")
 _THREAD = re.compile(r"\s*Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20})(?: \(([a-z+]{1,60})\))?(?:: \"(.{0,300})\")?\s*$")
 _FRAME = re.compile(r"\s+(\S.{0,500}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*$")
@@ -81,6 +83,8 @@ class PySpyParser:
         self._json: list[str] | None = None
         """Lines of a dump in JSON, from its first on."""
         self._kept = 0
+        self.open = False
+        """Whether the last line was one of a dump in text, so that the next may be one too."""
 
     @property
     def processes(self) -> tuple[ProcessStacks, ...]:
@@ -131,8 +135,16 @@ class PySpyParser:
         self._read += found.values()
 
     def _text_line(self, line: str) -> None:
+        if found := _LABEL.match(line):
+            line = line[found.end() :]
+        self.open = self._of_text(line) or (self.open and not line[:1].strip())
+
+    def _of_text(self, line: str) -> bool:
+        """Whether the line is one of a dump."""
         if found := _PROCESS.match(line):
             self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
+        elif found := _STACK.match(line):
+            self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD.match(line):
             state = frozenset((found.group(2) or "").split("+")) - {""}
             self._last().threads.append((found.group(1), found.group(3) or "", state, []))
@@ -143,6 +155,9 @@ class PySpyParser:
             self._read[-1].python = found.group(1)
         elif found := _ERROR.match(line):
             self._last().error = found.group(1).strip()
+        else:
+            return False
+        return True
 
     def _frame(self, line: str, found: re.Match[str]) -> None:
         """Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper."""

@@ -98,7 +98,7 @@ def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out
         pop_at(root, way)
     for name in [each for each in root if each not in own]:
         for unknown, _ in leaves_of(root.pop(name), (name,)):
-            out.leave(spell_way(unknown), "no chart of the documents and no value here is called so")
+            out.leave(spell_way(unknown), "no value of this chart, nor of those that it understands, is called so")
 
 
 def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: Translated) -> None:

@@ -69,6 +69,12 @@ class Reader:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are complete now; ValueError when the bytes are not SPDY/3.1."""
+        try:
+            yield from self._frames(data)
+        except (struct.error, zlib.error) as error:
+            raise ValueError(f"not SPDY/3.1: {error}") from error
+
+    def _frames(self, data: bytes) -> Iterator[Frame]:
         self._buffer += data
         while len(self._buffer) >= 8:
             first, second = struct.unpack_from(">II", self._buffer)

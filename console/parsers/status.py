@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from console.errors import TRY_AGAIN, Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.parsers.meta import Wire
+from console.parsers.meta import UNREADABLE, Wire
 
 
 class DetailsWire(Wire):
@@ -29,6 +29,8 @@ class StatusWire(Wire):
     details: DetailsWire | None = None
 
 
+_LONGEST_WAIT = 86_400
+"""Seconds: no server asks for more."""
 _STATUS = msgspec.json.Decoder(StatusWire)
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
 _FORBIDDEN = re.compile(
@@ -41,7 +43,7 @@ def read_status(body: bytes) -> StatusWire:
     """The Status in an error body; a plain text body is its message."""
     try:
         return _STATUS.decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         text = " ".join(body[:400].decode(errors="replace").split())
         return StatusWire(message="" if text.startswith("<") else text)
 
@@ -79,7 +81,7 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
         return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN)
-    seconds = retry_after or (status.details.retry_after_seconds or 0 if status.details else 0)
+    seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _LONGEST_WAIT)
     return _KINDS.get(code, Refused)(
         message, _hint(code, why), status=code, reason=status.reason or "", retry_after=float(seconds)
     )

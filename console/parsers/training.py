@@ -1,7 +1,8 @@
 """Output of training programs, read while it is printed: bytes in any pieces, runs and their steps out.
 
-Cost: searching for the words below takes half a nanosecond a byte; a line that holds one costs about 1 microsecond to
-set aside and 5 to 15 to read. A log of nothing but Megatron's lines of 400 bytes is thereby the dearest.
+Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
+microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
+at once, which costs half a microsecond to two a line.
 """
 
 from __future__ import annotations
@@ -11,37 +12,45 @@ from typing import TYPE_CHECKING
 
 from console.parsers import training_dicts as dicts
 from console.parsers.blocks import Blocks, spans_with
+from console.parsers.lines import plain
 from console.parsers.nccl_line import ANSI
 from console.parsers.puzzle import Puzzle
 from console.parsers.training_bar import close_in_time, drawn_bar, skipped_since
+from console.parsers.training_blocks import Block, Table, begins
 from console.parsers.training_half import half_megatron, half_step
-from console.parsers.training_known import Epochs, known, reporter
+from console.parsers.training_known import BY_EPOCH, Epochs, known, reporter
+from console.parsers.training_layout import Layout, layout
 from console.parsers.training_learned import Learned
 from console.parsers.training_lines import verl, verl_start
 from console.parsers.training_megatron import megatron, step_time
+from console.parsers.training_nemo import bars
 from console.parsers.training_rows import rows, unlike
 from console.parsers.training_run import BESIDE, Growing, beside, merged
+from console.parsers.training_small import keras
 from console.parsers.training_values import Found, count, finite_total
 from console.parsers.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from console.models.training import Bar, Step, TrainingRun
     from console.models.unreadable import Unreadable
 
 LONGEST = 1 << 14
 """Bytes of a line that are kept; the rest of a longer one is dropped."""
-WORDS = Words(b"loss", b"Loss", b"%|", b"step", b"Step Time")
+WORDS = Words(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
+_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
+"""Lines read by themselves after which the layout is looked for again."""
 _JOINED = 60
 """Lines of which one report may consist."""
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
-_METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?- [\w/@.+()-]{1,120}:")
+_EPOCH = re.compile(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
+_METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
+"""A line of figures of verl; a terminal may have broken it in the middle of the first one."""
+_PAIRED = re.compile(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
 _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
-_BY_EPOCH = frozenset({"minibatches", "key-value"})
-"""Formats that may count steps from the beginning of each epoch."""
 
 
 class TrainingParser:
@@ -58,11 +67,21 @@ class TrainingParser:
         self._skipped = 0.0
         self._epochs = Epochs()
         self._timed: Step | None = None
+        self._epoch: int | None = None
+        """The one that Keras said has begun."""
         self._parts: list[str] = []
         """Lines of a dictionary that is not closed yet."""
         self._metrics: tuple[int, list[str]] | None = None
         """Step of verl and its lines, while more may come."""
+        self._block: Block | Table | None = None
+        """A report of several lines, or a table, of which more may come."""
+        self._wrapped: list[str] = []
+        """A line of pairs that goes on in the next ones."""
         self._puzzle = Puzzle()
+        self._layout: Layout | None = None
+        """What the lines look like, once that is known."""
+        self._alone, self._unlike, self._looked = 0, 0, 0
+        """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
 
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
@@ -101,6 +120,8 @@ class TrainingParser:
 
     def _read_on(self, data: bytes, line: int | None) -> None:
         block, puzzle = self._blocks.add(data), self._puzzle
+        if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
+            block = block.replace(b"^M", b" \n")
         puzzle.begin(self._blocks.raw, line)
         for at, piece in unlike(block, self._rows):
             for start, end in spans_with(WORDS, piece, self.waiting):
@@ -110,11 +131,11 @@ class TrainingParser:
 
     def _rows(self, piece: bytes) -> int:
         """Take the lines at the beginning of that piece which are all like the one before; how many bytes."""
-        if self._learned.layout is None or self.waiting():
+        if self._layout is None or self.waiting() or self._timed is not None:
             return 0
-        taken, run = rows(piece, self._learned.layout, self._epochs, list(self._open.values()))
+        taken, run = rows(piece, self._layout, self._epochs, self._open, self._bar)
         if run is not None:
-            self._learned.fits()
+            self._alone = 0
             self._puzzle.read()
             self._changed.append(run)
         return taken
@@ -129,6 +150,7 @@ class TrainingParser:
         if self._timed is not None and (run is None or run.number is None):
             self._take(Found("megatron-bridge", self._timed), "")
         self._timed = None
+        self._changed += [run for run in self._open.values() if run.settle()]
         return self._told()
 
     def _told(self) -> list[TrainingRun]:
@@ -137,40 +159,48 @@ class TrainingParser:
 
     def waiting(self) -> bool:
         """Whether a report has begun of which more lines may come."""
-        return bool(self._parts) or self._metrics is not None
+        return bool(self._parts or self._metrics or self._block or self._wrapped)
 
     # lines
 
     def _line(self, raw: bytes) -> None:
-        text = raw.decode("utf-8", "replace")
-        if "\x1b" in text:
-            text = ANSI.sub("", text)
+        text = plain(raw)
         if self.waiting() and self._continues(text):
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):
             for each in read:
                 self._take(self._with_time(each), reporter(text, each.at))
+            self._look(raw, megatron)
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
             self._see(text)
-        if "oss" in text or "tep" in text:
-            self._report(text)
+        if "oss" in text or "tep" in text or "Epoch " in text[:20] or "[batch=" in text or "/ Train]:" in text:
+            self._report(text, raw)
+        elif "%|" in text and "=" in text:
+            self._by_itself(text, raw)
 
-    def _report(self, text: str) -> None:
+    def _report(self, text: str, raw: bytes) -> None:
         if (start := dicts.opens(text)) is not None:
-            self._open_dictionary(text, start)
+            self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
             self._end()
         elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
+        elif (block := begins(text)) is not None:
+            self._block = block
         else:
-            self._by_itself(text)
+            self._by_itself(text, raw)
 
-    def _by_itself(self, text: str) -> None:
+    def _by_itself(self, text: str, raw: bytes) -> None:
         known_to = None
         for known_to in self._read(text):
             self._take(known_to, reporter(text, known_to.at))
-        if known_to is None and (half_megatron(text) or (half_step(text) and self._is_known())):
+        if known_to is not None:
+            if known_to.format != "keras":
+                self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
+        elif "loss" in text and text.rstrip().endswith(","):
+            self._wrapped = [text]
+        elif half_megatron(text) or (half_step(text) and self._is_known()):
             self._puzzle.unread(text)
 
     def _is_known(self) -> bool:
@@ -179,7 +209,13 @@ class TrainingParser:
 
     def _read(self, text: str) -> Iterator[Found]:
         """What a line says by itself."""
-        if found := known(text):
+        if ("%|" in text or "━" in text) and (drawn := bars(text)):
+            yield from drawn
+        elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
+            self._epoch = int(epoch.group(1))
+        elif (self._epoch is not None and "/" in text and (found := keras(text, self._epoch))) or (
+            found := known(text)
+        ):
             yield found
         elif (timed := step_time(text) if "Step Time" in text else None) is not None:
             self._time(timed)
@@ -195,27 +231,66 @@ class TrainingParser:
             if "}" in text:
                 self._flush()
             return True
-        if self._metrics and _METRIC.match(text) and len(self._metrics[1]) < 10 * _JOINED:
-            self._metrics[1].append(text)
+        if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
+            self._metrics[1].append(text[metric.start(1) :])
             return True
+        if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
+            self._wrapped.append(text.strip())
+            return True
+        if self._block and self._in_block(text):
+            return True
+        if self._block and isinstance(self._block, Block) and self._block.goes_on(text):
+            return False
         self._flush()
         return False
+
+    def _in_block(self, text: str) -> bool:
+        """Whether the line belongs to the report of several lines, or is a row of the table."""
+        assert self._block is not None
+        said = self._block.add(text)
+        if isinstance(said, Found):
+            self._take(said, "")
+        return bool(said)
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
         metrics, self._metrics = self._metrics, None
+        block, self._block = self._block, None
+        wrapped, self._wrapped = self._wrapped, []
         if parts and (found := dicts.dictionary(" ".join(parts), 0)):
             self._take(found, "")
         if metrics and (found := verl(metrics[0], " ".join(metrics[1]))):
             self._take(found, "")
+        if isinstance(block, Block) and (found := block.found()):
+            self._take(found, "")
+        for each in self._learned.read(" ".join(wrapped)) if len(wrapped) > 1 else ():
+            self._take(each, "")
 
-    def _open_dictionary(self, text: str, start: int) -> None:
+    def _open_dictionary(self, text: str, start: int, raw: bytes) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
             self._take(found, reporter(text, start))
+            self._look(raw, dicts.whole)
         else:
             self._puzzle.unread(text)
+
+    def _look(self, raw: bytes, read: Callable[[str], list[Found]]) -> None:
+        """A line was read by itself: now and then the layout is looked for again, which costs as much as 300 lines."""
+        self._alone += 1
+        self._unlike += 1
+        if self._alone not in _LOOK_AFTER or self._unlike + 2000 < 300 * self._looked or b"%|" in raw:
+            return
+        if self._layout is not None and self._layout.pattern.match(raw + b"\n"):
+            return
+        self._looked += 1
+
+        def again(text: str) -> tuple[Found, str] | None:
+            words = ANSI.sub("", text)
+            found = read(words)
+            return (found[0], reporter(words, found[0].at)) if len(found) == 1 else None
+
+        self._layout = layout(raw.decode("utf-8", "replace"), again) or self._layout
 
     # beside the steps
 
@@ -252,6 +327,7 @@ class TrainingParser:
     def _end(self) -> None:
         run = self._open.get("dict") or self._open.get("ms-swift")
         if run:
+            run.settle()
             run.finished, self._bar = True, None
             self._changed.append(run)
 
@@ -261,7 +337,7 @@ class TrainingParser:
         if found.format == "deepspeed":
             found.step, self._skipped = skipped_since(found.step, self._skipped)
             label = f"deepspeed {label}"
-        elif found.format in _BY_EPOCH:
+        elif found.format in BY_EPOCH:
             found.step = self._epochs.through(found.step, label)
         self._puzzle.read()
         run = self._run_for(found, label)
@@ -285,6 +361,11 @@ class TrainingParser:
             self._runs.append(run_)
         self._open[family] = run_
         return run_
+
+
+def _known(text: str) -> list[Found]:
+    found = known(text)
+    return [found] if found else []
 
 
 def parse_training(data: bytes) -> tuple[TrainingRun, ...]:

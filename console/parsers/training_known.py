@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.parsers.training_lines import deepspeed, maxtext, titan
 from console.parsers.training_nemo import nemo
@@ -12,9 +12,13 @@ from console.parsers.training_small import small
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from console.models.steps import Packed
     from console.models.training import Step
+    from console.parsers.training_layout import Layout
     from console.parsers.training_values import Found
 
+BY_EPOCH = frozenset({"minibatches", "key-value"})
+"""Formats that may count steps from the beginning of each epoch."""
 _REPORTER = re.compile(
     r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
 )
@@ -22,7 +26,7 @@ _REPORTER = re.compile(
 
 def known(text: str) -> Found | None:
     """A line of a program whose lines are known; what is cheap to rule out comes first."""
-    if "epoch" in text or "Epoch" in text or "DLLL" in text or ("%|" in text and "loss=" in text):
+    if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
         found = nemo(text)
         if found:
             return found
@@ -55,26 +59,42 @@ class Epochs:
         self._last: dict[str, tuple[float, int, int]] = {}
         """Of each reporter: epoch, step in it, and steps before it."""
 
-    def all_through(self, steps: list[Step], reporter: str, follow: Callable[[list[Step]], bool]) -> bool:
+    def all_through(self, columns: dict[str, list[Any]], layout: Layout, follow: Callable[[Packed], bool]) -> bool:
         """Many steps of one reporter; nothing is changed by them if `follow`, which gets them, does not take them."""
-        before = self._last.get(reporter)
-        taken = follow([self.through(step, reporter) for step in steps] if "epoch" in steps[0].extra else steps)
-        if not taken and before is not None:
-            self._last[reporter] = before
-        elif not taken:
-            self._last.pop(reporter, None)
+        before = self._last.get(layout.label)
+        numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]
+        bases = [self._base(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
+        if any(bases):
+            if totals is not None or layout.like.total is not None:
+                self._restore(layout.label, before)
+                return False  # a total may be that of an epoch
+            columns = columns | {"step": [number + base for number, base in zip(numbers, bases, strict=True)]}
+        taken = follow(layout.packed(columns, len(numbers)))
+        if not taken:
+            self._restore(layout.label, before)
         return taken
+
+    def _restore(self, reporter: str, before: tuple[float, int, int] | None) -> None:
+        self._last.pop(reporter, None)
+        if before is not None:
+            self._last[reporter] = before
 
     def through(self, step: Step, reporter: str) -> Step:
         """The step as counted from the first epoch that was seen."""
         epoch, number = step.extra.get("epoch"), step.step
         if epoch is None or number is None:
             return step
-        before, last, base = self._last.get(reporter, (epoch, 0, 0))
-        if epoch > before and number <= last:
-            base += last
-        self._last[reporter] = (epoch, number, base if epoch >= before else 0)
-        if not base or epoch < before:
+        base = self._base(epoch, number, reporter)
+        if not base:
             return step
         total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
         return step._replace(step=number + base, total=total)
+
+    def _base(self, epoch: float, number: int, reporter: str) -> int:
+        """How many steps were before those of that epoch."""
+        before, last, base = self._last.get(reporter, (epoch, 0, 0))
+        if epoch > before and number <= last:
+            base += last
+        base = base if epoch >= before else 0
+        self._last[reporter] = epoch, number, base
+        return base

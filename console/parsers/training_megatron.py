@@ -14,7 +14,7 @@ from console.parsers.training_values import Found, broken, finite_total, number,
 _START = re.compile(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
 _MARKS = ("elapsed time per iteration", "consumed samples")
 _STEP_TIME = re.compile(
-    r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?)MODEL_TFLOP/s/GPU)?"
+    r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?) ?(?:MODEL_)?TFLOP/s/GPU)?"
 )
 _NO_MARKS = bytes(each for each in range(256) if each not in b":|")
 _MARKED = b":|" * 64
@@ -53,7 +53,7 @@ def _fields(text: str) -> dict[str, float]:
         try:
             fields[name.strip()] = float(value)
         except ValueError:
-            read = number(value.partition("/")[0])  # AMD's fork prints `now/average`
+            read = number(value.partition("/")[0].strip().removesuffix("TFLOPS"))  # AMD's fork prints `now/average`
             if read is not None:
                 fields[name.strip()] = read
     return fields
@@ -65,7 +65,7 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
     failed = take("number of nan iterations", take("nan iterations", 0.0))
     name = _loss_name(fields)
     loss, grad_norm = take(name) if name else None, take("grad norm", None)
-    tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", None))
+    tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", take("approx flops per GPU", None)))
     return Step(
         step=at,
         total=finite_total(total),

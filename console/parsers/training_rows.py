@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.parsers.blocks import line_end
+from console.parsers.training_known import BY_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
+    from console.models.training import Bar
     from console.parsers.training_known import Epochs
     from console.parsers.training_layout import Layout
     from console.parsers.training_run import Growing
@@ -32,18 +34,26 @@ def unlike(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, by
         at = end
 
 
-def rows(piece: bytes, layout: Layout, epochs: Epochs, runs: Sequence[Growing]) -> tuple[int, Growing | None]:
+def rows(
+    piece: bytes, layout: Layout, epochs: Epochs, runs: Mapping[str, Growing], bar: Bar | None
+) -> tuple[int, Growing | None]:
     """How many bytes of that piece are such lines, and the run to which they were added; 0 if they cannot be.
 
     They can be if there is no other run whose steps they might be, and each step comes after the one before it.
     """
-    if len(runs) != 1 or runs[0].finished or runs[0].format != "key-value":
+    run = next(iter(runs.values())) if len(runs) == 1 else None
+    if run is None or run.finished or run.format != layout.format:
         return 0, None
-    run = runs[0]
     taken, found = layout.front(piece)
     if not found or taken < len(piece) // _WORTH:
         return 0, None
-    steps = layout.steps(found)
-    if not epochs.all_through(steps, layout.label, lambda each: run.follow(each, layout.label)):
+    columns = layout.columns(found)
+    if columns is None:
         return 0, None
-    return taken, run
+    if not layout.numbered:
+        followed = run.follow_unnumbered(layout.packed(columns, len(found)), bar)
+    elif layout.format in BY_EPOCH and " epoch" in columns:
+        followed = epochs.all_through(columns, layout, lambda more: run.follow(more, layout.label))
+    else:
+        followed = run.follow(layout.packed(columns, len(found)), layout.label)
+    return (taken, run) if followed else (0, None)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from operator import lt
+from operator import eq, lt
 from typing import TYPE_CHECKING, Any
 
+from console.models.steps import Packed, Steps
 from console.models.training import Bar, Rewind, Step, TrainingRun
 
 if TYPE_CHECKING:
@@ -32,11 +33,9 @@ class Growing:
     """A run of which more may come."""
 
     format: str
-    steps: list[Step] = field(default_factory=list)
+    steps: Steps = field(default_factory=Steps)
     rewinds: list[Rewind] = field(default_factory=list)
     finished: bool = False
-    _places: dict[int, int] = field(default_factory=dict)
-    """Where a step stands in `steps`."""
     _latest: dict[str, int] = field(default_factory=dict)
     """Last step of each reporter."""
     _warm_from: int | None = None
@@ -45,18 +44,27 @@ class Growing:
     _guessed: Bar | None = None
     """The bar before the last step, while the next bar may still say better which step it was."""
     _guessing: bool = False
+    _number_before: int | None = None
+    """The one known before the guess."""
     number: int | None = None
     """The last one known of a step."""
+    _an_epoch: tuple[float, float] = (0.0, math.inf)
+    """Steps in an epoch, at least and at most, by the bars so far."""
+    _in_phase: bool = True
+    """Whether bars tell which step a report is of."""
 
     def run(self) -> TrainingRun:
         """What is known of it now."""
-        return TrainingRun(self.format, tuple(self.steps), tuple(self.rewinds), self.finished, self._unsettled)
+        return TrainingRun(self.format, self.steps.copy(), tuple(self.rewinds), self.finished, self.unsettled)
 
     @property
-    def _unsettled(self) -> bool:
-        """Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one."""
+    def unsettled(self) -> bool:
+        """Whether the bar that comes next may still say better which step the last one was.
+
+        Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one.
+        """
         bar = self._guessed if self._guessing else None
-        return bar is not None and (bar.step <= WARM_UP or bar.step_time_s is None or bar.step_time_s < _DRAWN)
+        return bar is not None and (bar.step <= WARM_UP or _fast(bar))
 
     @property
     def known(self) -> bool:
@@ -66,14 +74,14 @@ class Growing:
     @property
     def total(self) -> int | None:
         """Steps of the whole run, as last said."""
-        return next((step.total for step in self.steps[-1:] if step.total), None)
+        return self.steps[-1].total or None if self.steps else None
 
     def near(self, number: int) -> bool:
         """Whether a report of that step can be meant for this run: it has it, or would have it next."""
-        if number in self._places:
+        if self._place(number) is not None:
             return True
         last = self.number
-        before = next((step.step for step in self.steps[-2:-1] if step.step is not None), None)
+        before = self.steps[-2].step if len(self.steps) > 1 else None
         interval = last - before if last is not None and before is not None else 1
         return last is not None and 0 < number - last <= max(interval, 1)
 
@@ -87,7 +95,7 @@ class Growing:
 
     def add(self, step: Step, label: str) -> None:
         """A report of a step."""
-        self._guessing = False
+        self.settle()
         number = step.step
         if number is None:
             self._append(step)
@@ -96,29 +104,42 @@ class Growing:
         if latest is not None and number < latest and not self._repeated(number, latest):
             self._rewind(number)
             latest = None
-        place = self._places.get(number)
+        place = self._place(number)
         self._latest[label] = number
         if place is not None:
             self._several = self._several or latest == number
-            self.steps[place] = merged(self.steps[place], step)
+            self.steps[place] = merged(self.steps[place], step, later=latest == number)
         elif self.number is None or number > self.number:
             self._append(step)
         else:
             self._insert(step, number)
 
-    def follow(self, steps: list[Step], label: str) -> bool:
+    def _place(self, number: int) -> int | None:
+        return self.steps.place(number) if self.number is not None and number <= self.number else None
+
+    def follow(self, more: Packed, label: str) -> bool:
         """Many reports, if it is certain that each is of a step after all before it, and none is of a warm-up."""
-        numbers = [step.step for step in steps]
-        rising = [number for number in numbers if number is not None]
+        numbers = more.columns["step"]
         latest = max(self.number or 0, self._latest.get(label, 0))
-        if self.number is None or self._warm_from is None or len(rising) < len(steps):
+        if self.number is None or self._warm_from is None:
             return False
-        if rising[0] <= latest or rising[0] - self._warm_from < WARM_UP or not all(map(lt, rising, rising[1:])):
+        if numbers[0] <= latest or numbers[0] - self._warm_from < WARM_UP or not all(map(lt, numbers, numbers[1:])):
             return False
-        self._guessing = False
-        self._places.update(zip(rising, range(len(self.steps), len(self.steps) + len(rising)), strict=True))
-        self._latest[label] = self.number = rising[-1]
-        self.steps += steps
+        self.settle()
+        self._latest[label] = self.number = numbers[-1]
+        self.steps.extend(more)
+        return True
+
+    def follow_unnumbered(self, more: Packed, bar: Bar | None) -> bool:
+        """Many reports that do not say which steps they are of, if no bar may say it and none is told twice."""
+        if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
+            return False
+        epochs = [self.steps[-1].extra.get("epoch"), *more.extra.get("epoch", ())]
+        if any(map(eq, epochs, epochs[1:])):
+            return False
+        self.settle()
+        self.steps.extend(more)
+        self._guessed, self._guessing = bar, True
         return True
 
     def add_unnumbered(self, step: Step, bar: Bar | None) -> None:
@@ -127,42 +148,79 @@ class Growing:
         if last is not None and _same(last, step):
             self.steps[-1] = merged(last, step)
             return
-        known = bar is not None and (self.number is None or bar.step > self.number) and bar.step > 0
-        self.add(step._replace(step=bar.step, total=bar.total) if bar and known else step, "")
+        self.settle()
+        self._number_before = self.number
+        fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
+        self.add(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
         self._guessed, self._guessing = bar, True
 
     def drawn(self, bar: Bar) -> bool:
         """A bar after an unnumbered report: drawn again at once, it shows the step of that report."""
         if not self._guessing:
             return False
-        self._guessing = False
-        before, last = self._guessed, self.steps[-1]
+        before = self._guessed
         late = before is not None and (
             before.total != bar.total
             or before.elapsed_s is None
             or bar.elapsed_s is None
             or not 0 <= bar.elapsed_s - before.elapsed_s <= 1
         )
-        if late or bar.step <= (self.number or 0):
-            return False
-        if last.step is not None:
-            del self._places[last.step]
-        self._places[bar.step] = len(self.steps) - 1
-        self._latest[""] = self.number = bar.step
-        self.steps[-1] = last._replace(step=bar.step, total=bar.total)
+        if late or not self._in_phase:
+            return self.settle()
+        self._guessing = False
+        if bar.step > (self.number or 0):
+            self._renumber(bar.step, bar.total)
+        self._compare()
         return True
 
+    def settle(self) -> bool:
+        """No bar said better which step the last report was of; of fast steps the bar before it does not say it."""
+        bar = self._guessed if self._guessing else None
+        self._guessing = False
+        if bar is None or self.steps[-1].step is None:
+            return False
+        if _fast(bar):
+            self._renumber(None, None)
+        else:
+            self._compare()
+        return True
+
+    def _renumber(self, number: int | None, total: int | None) -> None:
+        """The last step is another one than was thought."""
+        last = self.steps[-1]
+        if number is not None:
+            self._latest[""] = self.number = number
+        elif last.step is not None:
+            self.number = self._number_before
+            self._latest.clear()
+        self.steps[-1] = last._replace(step=number, total=total)
+
+    def _compare(self) -> None:
+        """Steps and epochs have to grow alike: bars that come out of phase with the reports say nothing of them."""
+        last = self.steps[-1]
+        epoch = last.extra.get("epoch")
+        if not epoch or last.step is None or epoch < 0:
+            return
+        rounding = 0.5 * 10.0 ** -max(1, len(repr(epoch).partition(".")[2]))
+        fewest, most = self._an_epoch
+        self._an_epoch = (
+            max(fewest, 0.95 * (last.step - 1) / (epoch + rounding)),
+            min(most, 1.05 * (last.step + 1) / max(epoch - rounding, 1e-9)),
+        )
+        if self._an_epoch[0] > self._an_epoch[1]:
+            self._in_phase = False
+            self.steps = Steps(step._replace(step=None, total=None) for step in self.steps)
+            self._latest.clear()
+            self.number = None
+
     def _repeated(self, number: int, latest: int) -> bool:
-        return self._several and latest - number <= _JITTER and number in self._places
+        return self._several and latest - number <= _JITTER and self._place(number) is not None
 
     def _rewind(self, number: int) -> None:
         last, keep = self.number, len(self.steps)
         while keep and ((before := self.steps[keep - 1].step) is None or before >= number):
             keep -= 1
-        for step in self.steps[keep:]:
-            if step.step is not None:
-                del self._places[step.step]
-        del self.steps[keep:]
+        self.steps.cut(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
         self.rewinds.append(Rewind(number if last is None else last, number))
@@ -173,7 +231,7 @@ class Growing:
             return
         if self._warm_from is None:
             self._warm_from = step.step
-        self._places[step.step], self.number = len(self.steps), step.step
+        self.number = step.step
         self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP else step)
 
     def _insert(self, step: Step, number: int) -> None:
@@ -183,9 +241,11 @@ class Growing:
             at -= 1
         warm = self._warm_from is not None and number - self._warm_from < WARM_UP
         self.steps.insert(at, step._replace(warm_up=warm))
-        for place in range(at, len(self.steps)):
-            if (moved := self.steps[place].step) is not None:
-                self._places[moved] = place
+
+
+def _fast(bar: Bar) -> bool:
+    """Whether steps may pass between two drawings of that bar."""
+    return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
 
 def beside(open_runs: dict[str, Growing], found: Found, number: int | None) -> Growing | None:
@@ -200,8 +260,14 @@ def beside(open_runs: dict[str, Growing], found: Found, number: int | None) -> G
     return None
 
 
-def merged(old: Step, new: Step) -> Step:
-    """Two reports of one step: what one of them lacks, and of two figures the one with more digits."""
+def merged(old: Step, new: Step, *, later: bool = False) -> Step:
+    """Two reports of one step: what one of them lacks, and of two figures the one with more digits.
+
+    `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
+    it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
+    """
+    if later and new.loss is not None and old.loss is not None and not old.nan and not _same_figure(old.loss, new.loss):
+        old, new = new._replace(warm_up=old.warm_up), old
     changed: dict[str, Any] = {}
     for name in _NUMBERS:
         mine, other = getattr(old, name), getattr(new, name)
@@ -213,6 +279,11 @@ def merged(old: Step, new: Step) -> Step:
     missing = old.nan and old.loss is None and new.loss is not None
     nan = new.nan if missing else old.nan or new.nan
     return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
+
+
+def _same_figure(one: float, other: float) -> bool:
+    """Whether one may be the other, rounded."""
+    return one == other or _rounded_from(one, other) or _rounded_from(other, one)
 
 
 def _rounded_from(short: float, full: float) -> bool:

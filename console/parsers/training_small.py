@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from console.models.training import Step
-from console.parsers.training_values import NUMBER, Found, broken, finite_total, number, positive, thousandth
+from console.parsers.training_names import step_of
+from console.parsers.training_values import NUMBER, Found, broken, finite_total, inverse, number, positive, thousandth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,15 +17,29 @@ _MODDED = re.compile(
     rf"\bstep:(\d{{1,12}})/(\d{{1,15}}) .{{0,80}}?\btrain_loss:({NUMBER})(?:.{{0,80}}?step_avg:({NUMBER})ms)?"
 )
 _ROW = re.compile(
-    rf"(?:^|(?<![/\s])(?<![Ss]tep)(?<![Ii]ter)(?<!tion)(?<!of)\s{{1,16}})(\d{{1,12}}) \| loss ({NUMBER})"
+    r"(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
+    r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
+    rf"\s{{0,16}}(\d{{1,12}}) \| loss ({NUMBER})"
     rf"(?: \| lr ({NUMBER}))?(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
 )
 _PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
-_PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): ({NUMBER}[KMGTB]?)")
+_PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
 _BATCH = re.compile(rf"\bBatch (\d{{1,12}}) Loss: ({NUMBER}), Speed: ({NUMBER}) samples/sec(?:, lr: ({NUMBER}))?")
 _SAMPLES = re.compile(rf"Epoch: (\d{{1,9}}) \[(\d{{1,12}})/(\d{{1,15}}) \(\d{{1,3}}%\)\]\s+Loss: ({NUMBER})")
 _BATCHES = re.compile(rf"Epoch: \[(\d{{1,9}})\]\[\s*(\d{{1,12}})/(\d{{1,15}})\].{{0,200}}?\bLoss ({NUMBER})")
-_RECIPE = re.compile(rf"(?:^|\s)\d{{1,9}}\|(\d{{1,12}})\|Loss: ({NUMBER})(?=:|\s)")
+_RECIPE = re.compile(rf"(?:^|[\s\]:])\d{{1,9}}\|(\d{{1,12}})\|Loss: ({NUMBER})(?=:|\s)")
+_FAIRSEQ = re.compile(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
+_TIMM = re.compile(
+    rf"\bTrain: (\d{{1,9}}) \[ *(\d{{1,12}})/(\d{{1,15}}) \( *\d{{1,3}}%\)\] +Loss: +({NUMBER})(.{{0,400}})"
+)
+_EQUALS = re.compile(rf"(\w{{1,40}})=({NUMBER})")
+_LR = re.compile(rf"\bLR: ({NUMBER})")
+_LEVANTER = re.compile(
+    r"\bProgress on:train (\d{1,12})it/(\d{1,15})it rate:([\d.]{1,12})(it/s|s/it).{0,80}? postfix:(.{1,400})"
+)
+_KERAS = re.compile(
+    rf"\b(\d{{1,12}})/(\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?(?<![\w_])loss: ({NUMBER})"
+)
 _MINIBATCH = re.compile(rf"(?:^|\s)\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
 
 
@@ -50,7 +65,7 @@ def _modded(text: str) -> Found | None:
 
 
 def _row(text: str) -> Found | None:
-    found = _ROW.search(text)
+    found = _ROW.match(text)
     if found is None:
         return None
     at, loss, rate, time, mfu = found.groups()
@@ -133,6 +148,51 @@ def _recipe(text: str) -> Found | None:
     return _found("torchtune", found, int(found.group(1)), number(found.group(2)), {}) if found else None
 
 
+def _fairseq(text: str) -> Found | None:
+    found = _FAIRSEQ.search(text)
+    if found is None:
+        return None
+    epoch, at, total, rest = found.groups()
+    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
+    updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
+    step = step_of(int(updates), None, figures)
+    return Found("fairseq", step, found.start()) if step else None
+
+
+def _timm(text: str) -> Found | None:
+    found = _TIMM.search(text)
+    if found is None:
+        return None
+    epoch, at, total, loss, rest = found.groups()
+    rate = _LR.search(rest)
+    step = int(epoch) * int(total) + int(at)
+    return _found(
+        "timm", found, step, number(loss), {"epoch": float(epoch)}, lr=number(rate.group(1)) if rate else None
+    )
+
+
+def _levanter(text: str) -> Found | None:
+    found = _LEVANTER.search(text)
+    if found is None:
+        return None
+    at, total, rate, unit, rest = found.groups()
+    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
+    step, speed = step_of(int(at), int(total), figures), positive(rate)
+    if step is None:
+        return None
+    return Found("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
+
+
+def keras(text: str, epoch: int) -> Found | None:
+    """Keras: a bar in each epoch, whose number stands on the line before."""
+    found = _KERAS.search(text)
+    if found is None:
+        return None
+    at, total, loss = found.groups()
+    step = max(0, epoch - 1) * int(total) + int(at)
+    return _found("keras", found, step, number(loss), {"epoch": float(epoch)})
+
+
 _READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
     ("iter ", _nano),
     ("train_loss:", _modded),
@@ -142,6 +202,9 @@ _READERS: tuple[tuple[str, Callable[[str], Found | None]], ...] = (
     ("] loss: ", _minibatch),
     ("|Loss: ", _recipe),
     ("Epoch: ", _sample),
+    ("| epoch ", _fairseq),
+    ("Train: ", _timm),
+    ("Progress on:train", _levanter),
 )
 """What has to stand in a line for each."""
 

@@ -10,11 +10,19 @@ import re
 
 from console.parsers.training_values import NUMBER
 
-SPEEDS = ("tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps")
-TIMES = ("step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration")
-TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms")
+SPEEDS = (
+    "tokens_per_s", "tokens_per_second", "tok/s", "tok/sec", "tokens/s", "tokens/sec", "tps",
+    "tokens_per_sec", "tokens_per_second_per_gpu", "tgs", "interval_tokens_per_second_per_device", "toks/s",
+    "e2e", "device/tokens_per_second", "device/tps",
+)  # fmt: skip
+TIMES = (
+    "step_time", "dt", "time", "iter_time", "time_per_step", "step_time_s", "time/step", "time_per_iteration",
+    "total_step_time", "elapsed_time_per_iteration", "per_step_time",
+    "train_step_timing_in_s",
+)  # fmt: skip
+TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
 PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
-PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec")
+PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})
 """Words that may stand behind a figure as well as before it."""
 _TOKENS = re.compile(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")

@@ -15,6 +15,31 @@ _SUM = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 
 
+_LATEST = 1 << 33
+"""Seconds since the epoch that this machine's file systems take (year 2242)."""
+_LONGEST_NUMBER = 20
+
+
+def file_size(text: str) -> int:
+    """Bytes; ValueError for what is no size."""
+    if not (text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER):
+        raise ValueError(text[:_LONGEST_NUMBER])
+    return int(text)
+
+
+def file_mode(text: str) -> int:
+    """Permission bits out of octal digits; ValueError."""
+    return int(text[:_LONGEST_NUMBER], 8) & 0o7777
+
+
+def file_time(text: str) -> int:
+    """Seconds since the epoch, fractions cut; ValueError for what no file system has."""
+    when = float(text[: 2 * _LONGEST_NUMBER])
+    if not -_LATEST < when < _LATEST:
+        raise ValueError(text[:_LONGEST_NUMBER])
+    return int(when)
+
+
 def tree(data: bytes) -> list[Entry]:
     """Entries of `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`, KIND in find's letters or stat's words; else Unreadable."""
     fields = data.split(b"\0")
@@ -27,9 +52,9 @@ def tree(data: bytes) -> list[Entry]:
                 Entry(
                     path.removeprefix("./") if path != "." else "",
                     known,
-                    int(size) if known is EntryKind.FILE else 0,
-                    int(mode, 8) & 0o7777,
-                    int(float(when)),
+                    file_size(size) if known is EntryKind.FILE else 0,
+                    file_mode(mode),
+                    file_time(when),
                     target.decode(errors="surrogateescape") if known is EntryKind.LINK else "",
                 )
             )

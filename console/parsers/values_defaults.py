@@ -19,7 +19,7 @@ _WIDTH = 110
 def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
     """YAML that changes nothing, and that says of each value its title, unit and meaning."""
     head = [
-        f"# {recipe.title} ({recipe.code}): {recipe.summary}",
+        f"# {recipe.title}: {recipe.summary}",
         f"# Needs {recipe.needs}.",
         f"# Gives {recipe.gives}; {recipe.duration}.",
         f"# Every value stands here at its default. Launch it: a4 launch {recipe.id} -f FILE",
@@ -29,10 +29,12 @@ def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
         level = tree
         *above, last = field.path.split(".")
         for name in above:
-            below = level.setdefault(name, {})
+            whose = {"id": recipe.id} if level is tree and name == "recipe" else {}
+            below = level.setdefault(name, whose)
             assert isinstance(below, dict)
             level = below
         level[last] = field
+    tree.setdefault("recipe", {"id": recipe.id})
     return "".join(f"{line}\n" for line in (*_wrapped(head), *_lines(tree, 0)))
 
 
@@ -49,6 +51,9 @@ def _lines(tree: dict[str, object], depth: int) -> Iterator[str]:
         if isinstance(found, dict):
             yield f"{pad}{name}:"
             yield from _lines(found, depth + 1)
+        elif isinstance(found, str):
+            yield f"{pad}# Whose values these are: a form that they are pasted into becomes that recipe's."
+            yield f"{pad}{name}: {found}"
         else:
             yield from _field_lines(name, found, pad)
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from console import assets
 from console.errors import ConsoleError
+from console.practice.leftovers import remove
 
 _STOP_SECONDS = 5.0
 
@@ -30,25 +32,18 @@ class PracticeProcess:
     @classmethod
     def start(cls, *, speed: float = 1.0, seed: int = 0, scene: str = "full") -> PracticeProcess:
         """Start one and return at once, while it still starts; `scene` "empty": machines and queues, but no job."""
-        command = [
-            sys.executable,
-            "-m",
-            "console.practice",
-            "--parent-pipe",
-            "--speed",
-            str(speed),
-            "--seed",
-            str(seed),
-            "--scene",
-            scene,
-        ]
+        program = assets.module_command(
+            "console.practice", "--parent-pipe", "--speed", str(speed), "--seed", str(seed), "--scene", scene
+        )
         complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open until `stop`
         process = subprocess.Popen(
-            command,
+            program,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
             text=True,
+            cwd=assets.CHILDREN,
+            env=assets.module_environment(),
             start_new_session=True,  # Ctrl-C in the terminal is meant for the console
         )
         return cls(process, complaints)
@@ -74,6 +69,8 @@ class PracticeProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+            if self._ready is not None:
+                remove(self._ready.parent)
         if self.process.stdout is not None:
             self.process.stdout.close()
         if not self.complaints.closed:

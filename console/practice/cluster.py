@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import secrets
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -26,8 +25,10 @@ from console.practice.controllers.kueue.ungate import TopologyUngater
 from console.practice.controllers.kueue.workloads import Workloads
 from console.practice.controllers.machines import FlexStart, Replacements
 from console.practice.controllers.nodes import Nodes
+from console.practice.controllers.quotas import Quotas
 from console.practice.controllers.scheduler import Scheduler
 from console.practice.controllers.volumes import Volumes
+from console.practice.leftovers import remove
 from console.practice.node.pods import PodRuntime
 from console.practice.objects.resources import JOBS, JOBSETS
 from console.practice.objects.storage import Storage
@@ -109,6 +110,7 @@ class PracticeCluster:
             self._nodes,
             GarbageCollector(self.plane),
             Namespaces(self.plane),
+            Quotas(self.plane),
         ):
             self.plane.add(controller)
         furnish(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
@@ -144,10 +146,10 @@ class PracticeCluster:
 
         world = PracticeGoogle(
             self.storage, self.clock, server=self.url, authority=self.server.authority,
-            registries=self.kubelets.registries,
+            registries=self.kubelets.registries, buckets=self.kubelets.buckets,
         )  # fmt: skip
         harm_google(world)
-        return GoogleServer(world)
+        return GoogleServer(world, self.server.admin.token)
 
     async def stop(self) -> None:
         """Close; nothing is left behind."""
@@ -157,7 +159,7 @@ class PracticeCluster:
         await self.runtime.close()
         await self.server.stop()
         if self._own_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            await asyncio.to_thread(remove, self.folder)
 
     async def __aenter__(self) -> PracticeCluster:
         await self.start()

@@ -1,4 +1,4 @@
-"""Preflight: what the documents ask of cluster and project, looked at side by side before a launch.
+"""Preflight: what the documents ask of cluster and project, checked together before a launch.
 
 `table` lists the checks; each is a function of `cluster`, `machines`, `storage`, `queues`, `images` or `network`;
 `looking` asks and writes down; `running` runs them; `repairs` mends what an API can mend.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, NotFound
 from console.models.image_facts import Reference
 from console.parsers.found import NamedWire
 from console.parsers.meta import annotations_of
 from console.preflight.google import members, project_members, project_number, repository_members
+from console.preflight.named import account_path
+from console.preflight.storage import no_bucket
 from console.preflight.verdict import Verdict, both, fail, lacking, ok, seen, skip, warn
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ async def _raised(error: ConsoleError) -> Verdict:
 
 
 async def _account(look: Looking) -> NamedWire | None:
-    namespace, name = look.wish.namespace, look.wish.account
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}"
-    return await look.find(path, NamedWire)
+    return await look.find(account_path(look), NamedWire)
 
 
 def _there(look: Looking, account: NamedWire | None, acts_as: str) -> Verdict:
@@ -70,7 +69,10 @@ async def _access(look: Looking, name: str, acts_as: str) -> Verdict:
     wish = look.wish
     who = acts_as or f"ns/{wish.namespace}/sa/{wish.account}"
     mine = _Names(cluster.workload_pool, wish.namespace, wish.account, acts_as)
-    ours = mine.roles(await members(look, name))
+    try:
+        ours = mine.roles(await members(look, name))
+    except NotFound:
+        return no_bucket(name)
     missing = _missing(ours)
     if not missing:
         return ok(f"{who} has {', '.join(sorted(ours))} on gs://{name}.")

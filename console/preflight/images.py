@@ -13,7 +13,7 @@ from console.parsers.found import PodObjectWire
 from console.preflight.access import nodes_read
 from console.preflight.google import builds, enabled, permissions, repositories
 from console.preflight.looking import KUBERNETES, REGISTRY
-from console.preflight.verdict import Verdict, both, enable, fail, ok, seen, skip, warn
+from console.preflight.verdict import Verdict, blind, both, enable, fail, ok, seen, skip, warn
 from console.preflight.wish import Need
 
 if TYPE_CHECKING:
@@ -118,10 +118,17 @@ async def fits_b200(look: Looking) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
-    return both(await seen(_cuda(look, image)), await seen(_tools(look, image)))
+    try:
+        return both(await _cuda(look, image), await seen(_tools(look, image)))
+    except NotFound:
+        return skip("There is no such image: see P23.")
+    except ConsoleError as error:
+        return both(blind(error), await seen(_tools(look, image)))
 
 
 async def _cuda(look: Looking, image: str) -> Verdict:
+    if look.wish.recipe and not look.wish.ask.gpus:
+        return ok("The recipe asks for no GPU.")
     cuda = (await _facts(look, image)).cuda
     if not cuda:
         return warn("The image's configuration names no version of CUDA.", "B200 needs 12.8 or newer.",
@@ -161,28 +168,23 @@ async def _told_by_registry(look: Looking, image: str) -> Verdict:
 
 
 def _tools_of(recipe: str) -> tuple[str, ...]:
-    """What a recipe runs, beside sshd."""
-    more = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
-    return ("sshd", *more)
+    """What a recipe cannot do without: sshd where mpirun starts processes on other nodes."""
+    tools = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
+    return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 
 
 async def _asked(look: Looking, pod: Pod, container: str) -> tuple[str, ...] | None:
     from console.cluster import exec as executing
 
-    said = bytearray()
-
-    def keep(_: int, data: bytes) -> None:
-        said.extend(data)
-
     client = look.cluster.changing(f"run a command in pod {pod.name}").client
-    code = await executing.run(client, pod.namespace, pod.name, ["sh", "-c", _ASK], keep, container=container)
+    code, said, _ = await executing.answer(client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container)
     words = said.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
 
 
 async def _running(look: Looking, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container."""
-    if look.cluster.read_only:
+    if look.cluster.read_only or "pods" not in look.fleet.links:
         return None
     pods = (await look.watched("pods")).pods.values()
     mine = [each for each in pods if each.namespace == look.wish.namespace and each.phase == "Running" and each.jobset]

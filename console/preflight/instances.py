@@ -50,9 +50,9 @@ async def filestore(look: Looking, address: str, share: str, need: Need) -> Verd
     return await _serving(look, "Filestore", _filestores, address, need, share)
 
 
-async def lustre(look: Looking, address: str, need: Need) -> Verdict:
-    """An instance of Managed Lustre: the one at that address; empty: any."""
-    return await _serving(look, "Lustre", _lustres, address, need)
+async def lustre(look: Looking, address: str, need: Need, project: str = "") -> Verdict:
+    """An instance of Managed Lustre: the one at that address; empty: any. In the cluster's project if none is named."""
+    return await _serving(look, "Lustre", _lustres, address, need, project=project)
 
 
 async def _serving(
@@ -62,15 +62,17 @@ async def _serving(
     address: str,
     need: Need,
     share: str = "",
+    project: str = "",
 ) -> Verdict:
     cluster = await look.gke()
+    project = project or cluster.project
     try:
-        found = await listing(look, cluster.project)
+        found = await listing(look, project)
     except ApiDisabled as error:
         return lacking(need, error.message, "No instance can be there.", "Enable the service, then make one.",
-                       repair=enable(cluster.project, error.service))  # fmt: skip
+                       repair=enable(project, error.service))  # fmt: skip
     listed = "; ".join(f"{each.words} {each.state}" for each in found) or "none"
-    told = f"{kind} instances of {cluster.project}: {listed}."
+    told = f"{kind} instances of {project}: {listed}."
     mine = [each for each in found if not address or each.address == address]
     if not mine:
         return lacking(need, told, f"None has the address {address}." if address else "There is no instance.")

@@ -90,7 +90,7 @@ async def _placed(look: Looking) -> Verdict:
     told = f"{len(nodes) - len(without)} of {len(nodes)} A4 nodes name block, subblock and host ({len(blocks)} blocks)."
     if not without:
         return ok(told)
-    reason = f"Without its place nobody can put ranks close together: {_named(without)}."
+    reason = f"Without its place nobody can put pods close together: {_named(without)}."
     return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
 
 
@@ -118,7 +118,11 @@ async def _reserved(look: Looking) -> Verdict:
 
 async def _dense(look: Looking, project: str, pool: str, zone: str, name: str) -> Verdict:
     """What Compute Engine says of the reservation of a pool."""
-    found = await reservation(look, project, zone, name)
+    try:
+        found = await reservation(look, project, zone, name)
+    except NotFound:
+        told = f"Google: {pool} takes from reservation {name}, which does not exist in {zone}."
+        return warn(told, "The pool gets no more machines from it.")
     kind = "dense" if found.dense else "not dense"
     told = f"Google: {pool} takes from reservation {found.name} ({kind}, {found.used} of {found.count} machines used)."
     if found.dense and found.status in {"READY", ""}:

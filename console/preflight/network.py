@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from console.parsers.found import PeerWire, PolicyWire, PortWire, RuleWire
     from console.preflight.looking import Looking
 
-NETWORKS = ("default", "gvnic-1", *(f"rdma-{index}" for index in range(8)))
-"""The networks that the ten interfaces of an A4 pod are taken from."""
+NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
+"""The networks that the interfaces of an A4 pod are taken from, unless others are named."""
 _ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")
 """Ranges of addresses that hold those of every pod."""
 _SPACE = "kubernetes.io/metadata.name"
@@ -136,13 +136,16 @@ async def _networks_there(look: Looking, need: Need) -> Verdict:
     off = [words for key, words in (("multiNetworking", "multi-networking"), ("dataplaneV2", "Dataplane V2"))
            if key not in cluster.addons]  # fmt: skip
     pools = [pool for pool in cluster.pools if pool.machine_type.startswith("a4-")]
-    few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < len(NETWORKS) - 1]
+    wanted = len(_wanted(look)) - 1
+    few = [f"{pool.name} has {pool.networks}" for pool in pools if pool.networks < wanted]
     if off:
         return lacking(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
     counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
     told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
     return (
-        lacking(need, told, f"Nine networks beside the default one are needed: {', '.join(few)}.") if few else ok(told)
+        lacking(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+        if few
+        else ok(told)
     )
 
 
@@ -168,7 +171,7 @@ async def _policies(look: Looking) -> Verdict:
     told = f"NetworkPolicies of {namespace} about its pods: {names}."
     if not shut:
         return ok(f"{told} Ports {words} are open between pods of the namespace.")
-    return fail(told, f"They let nothing {', nothing '.join(shut)}: ranks cannot meet.")
+    return fail(told, f"They let nothing {', nothing '.join(shut)}: pods cannot meet.")
 
 
 def _selects(policy: PolicyWire) -> bool:

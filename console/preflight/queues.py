@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.errors import NotFound
 from console.models.check import Mend, Repair
 from console.models.queue import GPU
 from console.parsers.found import AgentsWire, GroupWire
@@ -30,7 +31,7 @@ _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 async def jobset(look: Looking) -> Verdict:
     """P14."""
     served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
-    return both(served, await seen(_controller(look, JOBSET, Need.YES)))
+    return both(served, await seen(_controller(look, JOBSET, look.wish.need(True))))
 
 
 async def kueue(look: Looking) -> Verdict:
@@ -75,7 +76,7 @@ async def _controller(look: Looking, group: str, need: Need) -> Verdict:
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
-        return warn(told, reason, f"Install {title}, or ask who runs its controller.")
+        return lacking(need, told, reason, f"Install {title}, or ask who runs its controller.")
     best = next((each for each in mine if each.available), mine[0])
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
@@ -102,7 +103,10 @@ async def local_queue(look: Looking) -> Verdict:
     queue, namespace = look.wish.ask.queue, look.wish.namespace
     if look.wish.recipe and not queue:
         return skip("The launch names no queue.")
-    fleet = await look.watched("localqueues", "clusterqueues")
+    try:
+        fleet = await look.watched("localqueues", "clusterqueues")
+    except NotFound as error:
+        return lacking(look.wish.need(True), error.message, "There is no queue to go through.", "Install Kueue.")
     here = sorted(name for where, name in fleet.local_queues if where == namespace)
     listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
     if not queue:
@@ -187,7 +191,7 @@ async def topology(look: Looking) -> Verdict:
     fleet = await look.watched("topologies", "resourceflavors", "localqueues", "clusterqueues")
     need = look.wish.need(True)
     if not fleet.topologies:
-        return lacking(need, "There is no Topology.", "Kueue cannot place ranks close together.")
+        return lacking(need, "There is no Topology.", "Kueue cannot place pods close together.")
     chosen = _above(look, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
@@ -195,7 +199,7 @@ async def topology(look: Looking) -> Verdict:
         "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items())) or "No flavor has a topology."
     )
     if not placed:
-        return lacking(need, told, "Kueue cannot place ranks close together.")
+        return lacking(need, told, "Kueue cannot place pods close together.")
     levels = {level for of in placed.values() for level in _levels(fleet, of)}
     if ask.level not in levels:
         return lacking(

@@ -11,7 +11,7 @@ from console.errors import BadInput, ConsoleError
 from console.models.check import Check, Result
 from console.preflight.looking import Looking, Questions
 from console.preflight.repairs import mend
-from console.preflight.table import BY_ID, CHECKS, Spec
+from console.preflight.table import BY_ID, CHECKS, STOPS_A_LAUNCH, Spec
 from console.preflight.verdict import Verdict, blind
 from console.preflight.wish import Wish
 
@@ -27,6 +27,11 @@ AT_ONCE = 8
 """Checks that look at the same time."""
 LIMIT = 20.0
 """Seconds for one check."""
+BEFORE_LAUNCH = 1.8
+"""Seconds for all checks of a launch that is about to begin."""
+ASKING_GOOGLE = 8.0
+"""The same for a launch that mounts what Google keeps: loading its libraries alone takes two seconds, and a bucket that
+is not there is better known before."""
 SETTLING = 6.0
 """Seconds for which a check is looked at again after what it lacked was made."""
 _CLUSTER = "NAME"
@@ -55,14 +60,18 @@ class Preflight:
         """The checks as rows that wait for their answer; BadInput for an id there is none of."""
         return tuple(Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in _chosen(ids))
 
-    async def run(self, wish: Wish, ids: Collection[str] = ()) -> AsyncGenerator[Check, None]:
-        """Every check, or those named, in the order in which they end."""
+    async def run(
+        self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None
+    ) -> AsyncGenerator[Check, None]:
+        """Every check, or those named, in the order in which they end; `within` so many seconds all together."""
         chosen = _chosen(ids)
+        end = None if within is None else time.monotonic() + within
         questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
 
         async def one(spec: Spec) -> Check:
             async with gate:
-                return await self._checked(spec, Looking(questions, wish))
+                left = self._limit if end is None else max(0.0, min(self._limit, end - time.monotonic()))
+                return await self._checked(spec, Looking(questions, wish), left)
 
         tasks = [asyncio.create_task(one(spec), name=f"preflight:{spec.id}") for spec in chosen]
         try:
@@ -74,10 +83,20 @@ class Preflight:
             questions.close()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def all(self, wish: Wish, ids: Collection[str] = ()) -> tuple[Check, ...]:
+    async def all(self, wish: Wish, ids: Collection[str] = (), *, within: float | None = None) -> tuple[Check, ...]:
         """The same at once, in the order of the table."""
-        found = [check async for check in self.run(wish, ids)]
+        found = [check async for check in self.run(wish, ids, within=within)]
         return tuple(sorted(found, key=lambda check: check.id))
+
+    async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
+        """The checks that could stop this launch; `BEFORE_LAUNCH` says for how long they are waited for.
+
+        Whose account the pods have (P08) matters to the buckets that they mount, and to nothing else of a launch.
+        """
+        wish = self.wish(plan)
+        of_google = wish.buckets or wish.mounts_nfs or wish.mounts_lustre
+        ids = STOPS_A_LAUNCH if wish.buckets else STOPS_A_LAUNCH - {"P08"}
+        return await self.all(wish, ids, within=ASKING_GOOGLE if of_google else BEFORE_LAUNCH)
 
     async def repair(self, repair: Repair) -> str:
         """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
@@ -92,13 +111,13 @@ class Preflight:
                 return check
             await asyncio.sleep(0.25)
 
-    async def _checked(self, spec: Spec, looking: Looking) -> Check:
+    async def _checked(self, spec: Spec, looking: Looking, limit: float) -> Check:
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout(limit):
                 verdict = await spec.look(looking)
         except TimeoutError:
-            words = f"There was no answer within {self._limit:.0f} s."
+            words = f"There was no answer within {limit:.3g} s."
             verdict = Verdict(Result.COULD_NOT, "Nothing was seen.", words, "Look again in a moment.")
         except ConsoleError as error:
             verdict = blind(error)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from console.errors import NotFound
 from console.models.check import Mend, Repair, Result
 from console.parsers.found import AgentWire, ClaimWire, NamedWire
 from console.preflight import instances
@@ -111,13 +112,24 @@ async def _any_near(look: Looking) -> Verdict:
 
 
 async def _near(look: Looking, name: str) -> Verdict:
-    found, place = await bucket(look, name), await look.place()
+    place = await look.place()
+    try:
+        found = await bucket(look, name)
+    except NotFound:
+        return no_bucket(name)
     told = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
     if found.near(place.region) and found.location_type == "region":
         return ok(told)
     if found.near(place.region):
         return warn(told, "It is spread over several regions: slower and dearer than one in the cluster's region.")
     return fail(told, "Every byte crosses regions, slowly and at a price.")
+
+
+def no_bucket(name: str) -> Verdict:
+    """What Google's 404 says of a bucket."""
+    return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
+                "Name one that is there (B, or a4 buckets, lists them), or make it.",
+                command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
 
 
 # NFS
@@ -144,7 +156,9 @@ async def nfs(look: Looking) -> Verdict:
     claim, server = look.wish.text("storage.nfs.claim") or "nfs-pvc", look.wish.text("storage.nfs.server")
     if server or need is Need.OPEN:
         share = look.wish.text("storage.nfs.share") if server else ""
-        halves = [await seen(instances.filestore(look, server, share, need))]
+        # Without the name of an instance the address may be that of any NFS server.
+        filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
+        halves = [await seen(instances.filestore(look, server, share, filestore))]
         if need is Need.OPEN:
             found = await seen(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
@@ -192,7 +206,7 @@ async def lustre(look: Looking) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await seen(instances.lustre(look, server, need))
+    there = await seen(instances.lustre(look, server, need, look.wish.text("storage.lustre.project")))
     if need is Need.YES and not server:
         return both(await seen(_claim(look, claim)), _lighter(there))
     return there

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.preflight import access, cluster, images, machines, network, queues, storage
+from console.preflight import access, cluster, images, machines, named, network, queues, storage
 
 if TYPE_CHECKING:
     from console.preflight.looking import Looking
@@ -27,6 +27,13 @@ class Spec:
     """What mends it, where the check itself knows nothing better."""
     command: str = ""
 
+
+STOPS_A_LAUNCH = frozenset({
+    "P07", "P08", "P09", "P10", "P11", "P12", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23",
+    "P24", "P25", "P27", "P28", "P36",
+})  # fmt: skip
+"""Checks whose failure means that the pods of a launch would not come to work. The others tell of the cluster as a
+whole, of what comes with time, or of what the API server refuses by itself."""
 
 _CLUSTER, _MACHINES, _STORAGE, _QUEUES = "cluster", "machines", "storage", "queues"
 _IMAGES, _NETWORK, _PROJECT, _RELEASE = "images", "network", "project", "release"
@@ -140,7 +147,7 @@ CHECKS: tuple[Spec, ...] = (
         network.interfaces,
         "Create the Network objects, or launch with the host's network.",
     ),
-    Spec("P28", "Ports between ranks", _NETWORK, network.policies, "Allow these ports between pods of the namespace."),
+    Spec("P28", "Ports between pods", _NETWORK, network.policies, "Allow these ports between pods of the namespace."),
     Spec("P29", "Local SSD", _MACHINES, machines.local_ssd, "Use a pool with local SSDs, or drop the mount."),
     Spec("P30", "Google services enabled", _PROJECT, images.services, "Enable them."),
     Spec("P31", "Image repository", _PROJECT, images.repository, "Create the repository."),
@@ -160,6 +167,7 @@ CHECKS: tuple[Spec, ...] = (
         cluster.builder_roles,
         "Ask for Kubernetes Engine Admin, Project IAM Admin and Service Account Admin.",
     ),
+    Spec("P36", "Objects it names", _RELEASE, named.named, "Create it, or name one that is there."),
 )
 
 BY_ID = {each.id: each for each in CHECKS}

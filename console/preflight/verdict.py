@@ -12,7 +12,8 @@ from console.preflight.wish import Need
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-_BLIND = (Result.NOT_ALLOWED, Result.COULD_NOT)
+_UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}
+"""How a half that learnt nothing is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,14 @@ def both(*halves: Verdict, sure: bool = False) -> Verdict:
 
     `sure`: the check is not passed before every half was seen.
     """
-    looked = [each for each in halves if each.result not in _BLIND]
-    unseen = [each for each in halves if each.result in _BLIND]
+    looked = [each for each in halves if each.result not in _UNSEEN]
+    unseen = [each for each in halves if each.result in _UNSEEN]
     found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))
     if sure and unseen and found.result is Result.OK:
         found = unseen[0]
     others = [each for each in halves if each is not found]
-    told = [each.evidence if each.result not in _BLIND else f"Not seen: {each.reason}" for each in others]
-    head = found.evidence if found.result not in _BLIND or not others else ""
+    told = [f"{_UNSEEN[each.result]}: {each.reason}" if each.result in _UNSEEN else each.evidence for each in others]
+    head = found.evidence if found.result not in _UNSEEN or not others else ""
     mending = [found, *(each for each in others if each.result in {Result.FAIL, Result.WARN})]
     return replace(
         found,

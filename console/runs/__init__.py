@@ -6,16 +6,16 @@ import asyncio
 import re
 import time
 from dataclasses import replace
-from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError
 from console.history import History, usual_place
 from console.models.confidential import without_secrets
 from console.models.link import LinkState
-from console.models.run import Outcome, RunRecord, find_run, is_of, observed
+from console.models.run import Outcome, RunRecord, concluded, find_run, is_of, merged, observed
 from console.models.values import merge
 from console.runs import figures
+from console.settings import login_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from console.cluster.target import Target
     from console.launch import Catalogue, Launcher
+    from console.models.alarm import Alarm
     from console.models.fleet import Fleet
     from console.models.job import JobSet
     from console.models.launch import LaunchPlan
     from console.models.nccl import NcclTest
+    from console.models.training import Standing
     from console.models.values import Value
     from console.watched import WatchedCluster
 
@@ -36,6 +38,8 @@ PAUSE = 1.0
 """Seconds between two looks at the picture."""
 GRACE = 3.0
 """Seconds in which whoever stopped a job that is gone will have said so."""
+BEFORE_STOP = 4.0
+"""Seconds for which the stop of a job waits for the last figures of its log."""
 SETTLING = 30.0
 """Seconds in which the watch will have told of a job that was just launched."""
 
@@ -44,8 +48,14 @@ class Runs:
     """The memory of one session: real clusters share a file, each practice cluster has its own."""
 
     def __init__(
-        self, cluster: WatchedCluster, catalogue: Callable[[], Catalogue], launcher: Callable[[], Launcher]
+        self,
+        cluster: WatchedCluster,
+        catalogue: Callable[[], Catalogue],
+        launcher: Callable[[], Launcher],
+        alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
     ) -> None:
+        """`alarms`: those that this session heard of a job (namespace, name) since a moment."""
+        self._alarms = alarms
         self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
         self._histories: dict[Path, History] = {}
         self._open: dict[int, RunRecord] = {}
@@ -125,7 +135,7 @@ class Runs:
             server=target.cluster.server,
             chart=await asyncio.to_thread(_chart_version, catalogue.chart),
             launched=time.time(),
-            who=getuser(),
+            who=login_name(),
             uid=await self._uid(plan.namespace, plan.name),
             gpus=_number(whole.get("gpus")),
             queue=str(whole.get("queue") or ""),
@@ -144,11 +154,31 @@ class Runs:
         except ConsoleError:
             return ""  # the watch will tell it
 
-    async def stopped(self, namespace: str, name: str) -> None:
-        """A job was stopped from here: an end that needs no guess."""
+    async def before_stop(self, namespace: str, name: str) -> str:
+        """Keep what the log of a job says before it goes; that its next step is late, in words, by that log."""
+        fleet = self._cluster.fleet
+        jobset = fleet.jobsets.get((namespace, name))
+        if jobset is None or not any(run.key == jobset.key for run in await self._following(fresh=True)):
+            return ""
+        try:
+            async with asyncio.timeout(BEFORE_STOP):
+                found, late = await figures.last(self._cluster, jobset, fleet)
+        except TimeoutError:
+            return ""
+        await self._note(namespace, name, found)
+        return late
+
+    async def stopped(self, namespace: str, name: str, late: str = "") -> None:
+        """A job was stopped from here: an end that needs no guess. `late`: that its next step was, in words."""
         for run in await self._following(fresh=True):
             if run.key == (namespace, name):
-                await self._write(run, replace(run, outcome=Outcome.STOPPED, why="", ended=time.time()))
+                ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
+                await self._write(run, concluded(ended, late=late))
+
+    def _with_alarms(self, run: RunRecord) -> RunRecord:
+        """The run with the alarms that this session heard."""
+        heard = self._alarms(*run.key, run.launched)
+        return replace(run, alarms=merged(run.alarms, heard)) if heard else run
 
     async def changed(self, plan: LaunchPlan) -> None:
         """A job was given other values while it runs."""
@@ -157,26 +187,18 @@ class Runs:
             if run.key == (plan.namespace, plan.name):
                 await self._write(run, replace(run, values=values, left_out=left_out))
 
-    async def note_measure(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        peak_busbw: float | None = None,
-        average_busbw: float | None = None,
-        loss: float | None = None,
-        step: int | None = None,
-    ) -> None:
-        """Keep what was measured of a job (GB/s; the last loss and its step), if it was launched from here."""
-        said = {"peak_busbw": peak_busbw, "average_busbw": average_busbw, "loss": loss, "step": step}
-        known: dict[str, Any] = {figure: value for figure, value in said.items() if value is not None}
-        for run in await self._following():
-            if run.key == (namespace, name) and known:
-                await self._write(run, replace(run, **known))
+    async def note_training(self, namespace: str, name: str, where: Standing) -> None:
+        """Keep how far the training of a job is, if it was launched from here."""
+        await self._note(namespace, name, figures.progress(where))
 
     async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
-        await self.note_measure(namespace, name, **figures.busbw(tests))
+        await self._note(namespace, name, figures.busbw(tests))
+
+    async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
+        for run in await self._following():
+            if run.key == (namespace, name) and known:
+                await self._write(run, replace(run, **known))
 
     # the keeper
 
@@ -203,7 +225,8 @@ class Runs:
                     self._missed.pop(run.number, None)
                     await self._see(run, jobset, fleet)
                 elif self._cluster.sees("jobsets", run.namespace) and self._is_gone(run, link.since):
-                    await self._write(run, replace(run, ended=time.time(), **await self._end_of(run)))
+                    ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
+                    await self._write(run, concluded(ended))
 
     async def _following(self, *, fresh: bool = False) -> tuple[RunRecord, ...]:
         """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
@@ -215,9 +238,12 @@ class Runs:
 
     async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
-        now = observed(run, jobset, fleet)
-        if not now.open and now.average_busbw is None:
-            now = replace(now, **await figures.last(self._cluster, jobset, fleet))
+        now = self._with_alarms(observed(run, jobset, fleet))
+        if not now.open:
+            if now.average_busbw is None:
+                found, _ = await figures.last(self._cluster, jobset, fleet)
+                now = replace(now, **found)
+            now = concluded(now)
         await self._write(run, now)
 
     def _is_gone(self, run: RunRecord, listed: float) -> bool:

@@ -179,12 +179,15 @@ def kept(root: Path) -> list[Shelf]:
     return [shelf for _, shelf in sorted(found, key=lambda each: -each[0])]
 
 
-def kept_job(root: Path, namespace: str, name: str, uid: str = "") -> Shelf | None:
-    """The newest job of that name (and of that uid, if one is given) of which logs are kept."""
-    return next(
-        (each for each in kept(root)
-         if (each.note.namespace, each.note.name) == (namespace, name) and uid in {"", each.note.uid}), None,
-    )  # fmt: skip
+def kept_job(root: Path, context: str, namespace: str, name: str, uid: str = "") -> Shelf | None:
+    """The job of that uid, or without one the newest of that name in that context, of which logs are kept."""
+
+    def is_it(note: JobNote) -> bool:
+        if uid:
+            return (note.namespace, note.name, note.uid) == (namespace, name, uid)
+        return (note.context, note.namespace, note.name) == (context, namespace, name)
+
+    return next((each for each in kept(root) if is_it(each.note)), None)
 
 
 def limits() -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The doctor: every step between the person's token and an editor in the pod, each with its time and what mends it."""
+"""The doctor: every step between the person's token and an editor in the pod, each with its time and what fixes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
 _FIX = {
     "token": "Log in again: gcloud auth login, or whatever gave you this kubeconfig.",
     "port": "Launch with an image that has openssh-server; the launchers start it on port 2222.",
-    "banner": "Look what listens there: a4 exec JOB RANK -- ps aux",
+    "banner": "Look what listens there: a4 exec JOB POD -- ps aux",
     "sftp": "Give sshd `Subsystem sftp internal-sftp`; a4 cp copies without it.",
     "editor": "The editor's server cannot be installed like this; plain ssh works.",
 }
@@ -98,7 +98,7 @@ class Patient:
             await asyncio.gather(self._first, return_exceptions=True)
         await self.open.aclose()
 
-    async def token(self) -> str:
+    async def token(self) -> str | Doubt:
         """Credentials can be had; whether they are taken, the server says in the next step."""
         login = self.client.login
         await login.headers()
@@ -106,8 +106,17 @@ class Patient:
         user = login.target.user
         if user.exec:
             return f"From {user.exec.get('command') or 'a plug-in'}, as {login.target.user_name}."
-        kinds = (("a token", user.token or user.token_file), ("a password", user.password), ("a certificate", True))
-        return f"By {next(name for name, there in kinds if there)}, as {login.target.user_name or 'nobody'}."
+        kinds = (
+            ("a token", user.token or user.token_file or user.source),
+            ("a password", user.password),
+            ("a certificate", user.client_certificate or user.client_certificate_data),
+        )
+        kind = next((name for name, there in kinds if there), "")
+        if not kind:
+            return Doubt(
+                "The kubeconfig holds no login: the server takes this for an anonymous account.", _FIX["token"]
+            )
+        return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
     async def api(self) -> str:
         """The server answers and knows the account, which may reach ports of pods."""
@@ -253,7 +262,7 @@ async def _take(name: str, patient: Patient) -> Step:
         found = await WAYS[name](patient)
     except ConsoleError as error:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
-        return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix)
+        return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix, error.exit_code)
     took = time.monotonic() - began
     if isinstance(found, Doubt):
         return Step(name, StepState.WARNING, took, found.found, found.fix)

@@ -157,6 +157,10 @@ def options(places: Places, entry: Entry) -> Iterator[tuple[str, str]]:
     yield "UpdateHostKeys", "no"
     yield "VerifyHostKeyDNS", "no"
     yield "CheckHostIP", "no"
+    # Whoever controls the image may use what is forwarded: nothing is, whatever `Host *` says.
+    yield "ForwardAgent", "no"
+    yield "ForwardX11", "no"
+    yield "PermitLocalCommand", "no"
     # `a4 proxy` waits up to a minute for a pod that is being replaced.
     yield "ConnectTimeout", "90"
     yield "ServerAliveInterval", "10"

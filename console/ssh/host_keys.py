@@ -42,7 +42,7 @@ def judge(entry: Entry, rank: int, told: Told) -> Entry:
     facts = told.facts
     if not (told.release or told.pod):
         raise NotFound(
-            f"The host key of {entry.job} rank {rank} cannot be read: its release has none and its pod shows none.",
+            f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none.",
             f"Is sshd running there? a4 doctor {entry.job} {rank}",
         )
     if told.release and told.served and not set(told.release) & set(told.served):
@@ -68,6 +68,6 @@ def changed(entry: Entry, rank: int, before: tuple[str, ...], now: tuple[str, ..
     """A refusal that names both keys."""
     was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
     return HostKeyChanged(
-        f"The host key of {entry.job} rank {rank} is now {is_}; it was {was}, and {why}.",
+        f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}.",
         f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.",
     )

@@ -7,8 +7,6 @@ connects in the background cannot answer. Private keys are never read here; ssh'
 from __future__ import annotations
 
 import base64
-import binascii
-import getpass
 import hashlib
 import os
 import socket
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
+from console.settings import login_name
 from console.ssh.places import write
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def fingerprint(public: str) -> str:
     """Of "type base64", as ssh shows it; empty for what is no key."""
     try:
         blob = base64.b64decode(public.split()[1], validate=True)
-    except (IndexError, binascii.Error):
+    except (IndexError, ValueError):
         return ""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
@@ -155,7 +154,7 @@ def named(path: Path) -> Identity:
 def make_own(places: Places) -> Identity:
     """Our own ed25519 pair, made now if there is none; to be called while `places` is locked."""
     if not places.own_key.exists():
-        comment = f"a4 {getpass.getuser()}@{socket.gethostname()}"
+        comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
         done = _run(command)
         if done.returncode:

@@ -7,9 +7,7 @@ the link it may be.
 from __future__ import annotations
 
 import os
-import pwd
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
@@ -17,6 +15,8 @@ from console.ssh.places import write
 from console.ssh.quoting import word
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from console.ssh.places import Places
 
 MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
@@ -24,10 +24,7 @@ MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
 
 
 def line(places: Places) -> str:
-    """The line as ssh reads it."""
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    if places.config.is_relative_to(home) and " " not in str(places.config.relative_to(home)):
-        return f"Include ~/{places.config.relative_to(home)}"
+    """The line as ssh reads it: the whole path, since ssh takes ~ from $HOME here, and from the account elsewhere."""
     return f"Include {word(str(places.config))}"
 
 
@@ -55,6 +52,7 @@ def add(places: Places) -> bool:
     """Put the line on top of the person's config, whose other bytes stay; whether it was missing. Raises BadInput."""
     if present(places):
         return False
+    remove(places)  # a line that leads elsewhere
     path = places.user_config
     there = path.exists()
     content = _read(path)

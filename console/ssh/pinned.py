@@ -30,4 +30,4 @@ def program() -> tuple[str, ...]:
     if beside.exists():
         return (str(beside),)
     found = shutil.which("a4")
-    return (found,) if found else (sys.executable, "-m", "screens")
+    return (found,) if found else (sys.executable, "-P", "-m", "screens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import msgspec
 from console.cluster import exec as executing
 from console.cluster.actions import pod_path
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
-from console.parsers.meta import JOBSET, ObjectWire, Wire, labels_of
+from console.parsers.meta import JOBSET, UNREADABLE, ObjectWire, Wire, labels_of
 from console.ssh.identities import public_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ exit 0
 ssh-keyscan inside the pod sees what its own sshd shows on the loopback, at a second try where that is busy; the files,
 which may be other keys than those of this sshd, are for images without it.
 """
+
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+"""A user's name, as shadow-utils allows it: it goes into ssh's configuration, where a `Match exec` may see it."""
+_LONGEST_PATH = 4096
 
 
 class _Env(Wire):
@@ -137,7 +143,7 @@ async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
     body = await client.request("GET", pod_path(namespace, pod), doing=f"look at pod {pod}")
     try:
         wire = msgspec.json.decode(body, type=_PodWire)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable(f"Pod {pod} cannot be read: {error}.") from error
     spec, status = wire.spec or _Spec(), wire.status or _Status()
     volumes = {each.name: each.secret.secret_name for each in spec.volumes or () if each.secret}
@@ -169,7 +175,7 @@ async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str
 
     try:
         data = msgspec.json.decode(body, type=_SecretWire).data or {}
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
     public = public_half(data.get("host_key", ""))
     return (public,) if public else ()
@@ -180,28 +186,45 @@ async def probe(client: Client, namespace: str, pod: str, *, container: str = ""
 
     Raises ProgramFailed with the pod's own words, NotAllowed and what exec raises.
     """
-    said: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
-    code = await executing.run(
-        client, namespace, pod, ["sh", "-s"], lambda channel, data: said[channel].extend(data),
-        container=container, stdin=f"key={shlex.quote(add)}\n{PROBE}".encode(),
-    )  # fmt: skip
-    found: dict[str, list[str]] = {}
-    for line in said[1].decode(errors="replace").splitlines():
-        name, _, value = line.partition(" ")
-        found.setdefault(name, []).append(value)
-    if code or "end" not in found:
-        words = said[2].decode(errors="replace").strip().splitlines()
+    stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
+    code, said, complaint = await executing.answer(
+        client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin
+    )
+    answer = said.decode(errors="replace")
+    if code or not answer.endswith("end yes\n"):
+        words = complaint.decode(errors="replace").strip().splitlines()
         what = "take the key" if add else "be looked into"
         raise ProgramFailed(f"Pod {pod} could not {what}: {words[-1] if words else f'exit code {code}'}.", code=code)
+    return parse_probe(pod, answer)
+
+
+def parse_probe(pod: str, answer: str) -> Probe:
+    """What the script printed; Unreadable for a user or folder that ssh or an editor could take for something else."""
+    found: dict[str, list[str]] = {}
+    for line in answer.split("\n"):
+        name, _, value = line.partition(" ")
+        found.setdefault(name, []).append(value)
+    user, folder = _first(found, "user"), _first(found, "folder")
+    if not _USER.fullmatch(user):
+        raise Unreadable(
+            f"Pod {pod} calls its user {user[:64]!r}: that is no user's name, so nothing is set up for it."
+        )
+    if not _is_folder(folder):
+        raise Unreadable(f"Pod {pod} calls its folder {folder[:64]!r}: that is no path, so nothing is set up for it.")
     return Probe(
-        user=_first(found, "user"),
+        user=user,
         home=_first(found, "home"),
-        folder=_first(found, "folder"),
+        folder=folder,
         authorized=tuple(key for each in found.get("authorized", ()) if (key := _key_in(each))),
         served=tuple(key for each in found.get("hostkey", ()) if (key := public_of(each)[0])),
         kept=tuple(key for each in found.get("hostfile", ()) if (key := public_of(each)[0])),
         added="added" in found,
     )
+
+
+def _is_folder(text: str) -> bool:
+    """Whether it is a whole path that neither ssh's configuration nor an editor takes for anything else."""
+    return text.startswith("/") and text.isprintable() and len(text) <= _LONGEST_PATH and "\\" not in text
 
 
 def _first(found: dict[str, list[str]], name: str) -> str:

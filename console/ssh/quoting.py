@@ -12,8 +12,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 
 def word(text: str) -> str:
     """One word of a line: in double quotes where it needs them. Raises BadInput for what no line can hold."""
-    if '"' in text or "\n" in text or "\r" in text:
-        raise BadInput(f"{text!r} cannot stand in an ssh config.", "Use a path without quotation marks and line ends.")
+    if not text.isprintable() or '"' in text or "\\" in text:
+        raise BadInput(
+            f"{text!r} cannot stand in an ssh config.",
+            "Use a path without quotation marks, backslashes and control characters.",
+        )
     return text if _PLAIN.fullmatch(text) else f'"{text}"'
 
 
@@ -26,8 +29,8 @@ def path(text: str) -> str:
 
 def command(argv: list[str]) -> str:
     """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled."""
-    if any("\n" in each or "\r" in each for each in argv):
-        raise BadInput("A path with a line end in it cannot stand in an ssh config.")
+    if not all(each.isprintable() for each in argv):
+        raise BadInput("A path with a control character in it cannot stand in an ssh config.")
     return shlex.join(argv).replace("%", "%%")
 
 

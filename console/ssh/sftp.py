@@ -20,8 +20,19 @@ _REQUEST = 1 << 15
 """Bytes of one answer; servers need not give more."""
 _BLOCK = 64 * _REQUEST
 """Bytes that are asked for at a time."""
+_LONGEST_PACKET = 1 << 20
+"""Bytes; servers answer with a quarter of it at most."""
 _PATIENCE = 2.0
 """Seconds for which a block that is no longer wanted is waited for: a connection closed below it would complain."""
+
+
+class _Client(paramiko.SFTPClient):
+    """A client whose server cannot fill the memory: the library reads a packet of any announced length whole."""
+
+    def _read_all(self, n: int) -> bytes:
+        if n > _LONGEST_PACKET:
+            raise paramiko.SSHException(f"the server announces a packet of {n} bytes")
+        return super()._read_all(n)  # type: ignore[misc, no-any-return]
 
 
 class Sftp:
@@ -36,6 +47,7 @@ class Sftp:
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
                 while size and (data := await _finished(_block, file, offset, min(_BLOCK, size))):
+                    data = data[:size]
                     size -= len(data)
                     offset += len(data)
                     yield data
@@ -76,7 +88,7 @@ async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncI
     """SFTP with a pod's sshd; raises as `open_transport` does."""
     async with open_transport(watched, namespace, pod) as transport:
         with _told("SFTP"):
-            client = await asyncio.to_thread(paramiko.SFTPClient.from_transport, transport)
+            client = await asyncio.to_thread(_Client.from_transport, transport)
         if client is None:
             raise Unreachable("The SSH server has no SFTP.")
         channel = client.get_channel()

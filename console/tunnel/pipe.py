@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from console.cluster.carry import Sink, Source, Splice
+from console.cluster.kubeconfig import load
 from console.cluster.login import Login
-from console.cluster.remembered import target
 from console.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _PIECE = 1 << 16
 
 def login(kubeconfig: Path | None, context: str) -> Login:
     """The log-in of a context; blocking. Raises BadKubeconfig."""
-    return Login(target(kubeconfig, context))
+    return Login(load(kubeconfig).target(context))
 
 
 async def carry(

@@ -33,9 +33,8 @@ _LONGEST = 100
 
 def _sockets() -> Path:
     """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/a4-{os.geteuid()}")
-    if "XDG_RUNTIME_DIR" in os.environ:
-        folder /= "a4"
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(runtime, "a4") if runtime else Path(f"/tmp/a4-{os.geteuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console import assets
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.models.tunnel import Address, Ports
 from console.tunnel.engine import Forwarding
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from console.cluster.login import Login
     from console.models.tunnel import Tunnel
 
-_HERE = str(Path(__file__).resolve().parents[2])
-"""Where this program is, which the new process may not find by itself."""
 START = 30.0
 """Seconds a process has to open its ports."""
 
@@ -119,13 +118,19 @@ async def detach(order: Order) -> tuple[Tunnel, list[str]]:
 
 
 def _first_line(order: bytes) -> bytes:
-    """What a new process answers to its order; as a child of a shell that ends at once it is nobody's to wait for."""
-    program = [sys.executable, "-m", "console.tunnel.running"]
-    path = os.pathsep.join(filter(None, (_HERE, os.environ.get("PYTHONPATH", ""))))
+    """What a new process answers to its order; as a child of a shell that ends at once it is nobody's to wait for.
+
+    It looks for modules where this program lies, never in the current folder: that may have been copied from anywhere.
+    """
+    program, environment = assets.module_command("console.tunnel.running"), assets.module_environment()
+    if listed := os.environ.get("KUBECONFIG"):  # the process runs in another folder
+        environment["KUBECONFIG"] = os.pathsep.join(
+            str(Path(each).absolute()) for each in listed.split(os.pathsep) if each
+        )
     with subprocess.Popen(
         ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *program],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True, env=environment, cwd=assets.CHILDREN,
     ) as shell:  # fmt: skip
         assert shell.stdin is not None
         assert shell.stdout is not None

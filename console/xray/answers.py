@@ -10,6 +10,7 @@ import msgspec
 from console.errors import Unreadable
 from console.models.hang import Launcher, PodTrace, Traced
 from console.models.whereabouts import NOWHERE, compiled, whereabouts
+from console.parsers.meta import UNREADABLE
 
 if TYPE_CHECKING:
     from console.models.ranks import Rank
@@ -89,7 +90,7 @@ def read_answer(said: bytes) -> PodAnswer:
     line = said[max(0, said.rfind(b"\n{") + 1) :]
     try:
         return msgspec.json.decode(line, type=PodAnswer)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise Unreadable("The answer of the pod cannot be understood.") from error
 
 

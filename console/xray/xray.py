@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Unreachable
+from console.models.finding import find_job
 from console.models.hang import HangReport, PodTrace, Traced
 from console.models.ranks import ranks
 from console.models.ras import RasReport
@@ -42,10 +43,17 @@ _PYTHON = (
     'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
     'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
 )
+PY_SPY = "0.4.3"
+PY_SPY_HASHES = (
+    "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
+    "bbcec46930d464b3bfc142d6d02ade4dd8ad5627823263b3eff0280e80c7c132",
+)
+"""SHA-256 of its wheels for x86-64 and 64-bit Arm, as in uv.lock: whatever index a pod uses, pip takes nothing else."""
 _INSTALL = (
     "p=$(command -v python3 || command -v python) || exit 44; "
-    '"$p" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore py-spy '
-    '|| "$p" -m pip install --quiet py-spy'
+    f"printf '%s\\n' 'py-spy=={PY_SPY} {' '.join(f'--hash=sha256:{each}' for each in PY_SPY_HASHES)}' "
+    '| "$p" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes '
+    "-r /dev/stdin"
 )
 # Beside its name until it is whole and runs.
 _COPY = (
@@ -72,6 +80,12 @@ class Xray:
         """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
         self._cluster = cluster
         self._run = run or self._exec
+        self.reports: dict[tuple[str, str], HangReport] = {}
+        """The last report of each job."""
+
+    def left(self) -> None:
+        """The cluster is another one from here on."""
+        self.reports.clear()
 
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         from console.cluster import exec as executing
@@ -107,13 +121,13 @@ class Xray:
         absent = self._absent(namespace, name, every)
         pid_or_none = (None,) if ras.of_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
-        return HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
+        report = HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
+        self.reports[namespace, name] = report
+        return report
 
     def _running(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet
-        found = fleet.jobsets.get((namespace, name))
-        if found is None:
-            raise NotFound(f"There is no job {name} in namespace {namespace}.", "a4 jobs -A lists all there are.")
+        found = find_job(fleet, namespace, name)
         every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
         if not every:
             raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to look into.", f"a4 why {name}")
@@ -183,7 +197,7 @@ class Xray:
     # what changes or takes long
 
     async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
-        """Install py-spy in these pods: by pip, else this machine's is copied; for each why that failed, or nothing."""
+        """Put py-spy into these pods: this machine's, else by pip; for each why that failed, or nothing."""
         self._cluster.changing(f"install py-spy in {name}")
         wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
         room = asyncio.Semaphore(AT_ONCE)
@@ -191,23 +205,16 @@ class Xray:
         async def one(pod: Pod) -> str:
             async with room:
                 try:
-                    await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
+                    if program:
+                        await self._said(pod, ("sh", "-c", _COPY, "sh", str(len(program))), program, INSTALL_LIMIT)
+                    else:
+                        await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
                 except ConsoleError as error:
-                    return await self._copy_py_spy(pod, error.message)
+                    return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
             return ""
 
-        return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
-
-    async def _copy_py_spy(self, pod: Pod, before: str) -> str:
-        """Copy this machine's py-spy into a pod whose pip does not get one; why it is not there, or nothing."""
         program = await asyncio.to_thread(own_py_spy)
-        if not program:
-            return f"{before}; and this machine has no py-spy that could be copied (pip install py-spy)"
-        try:
-            await self._said(pod, ("sh", "-c", _COPY, "sh", str(len(program))), program, INSTALL_LIMIT)
-        except ConsoleError as error:
-            return f"{before}; nor could this machine's be copied: {error.message}"
-        return ""
+        return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
 
     async def record(self, namespace: str, name: str, process: Traced, py_spy: str, seconds: float, place: Path) -> int:
         """Record a process and save that here: a flame graph as SVG, or for a place that ends in .json for speedscope.

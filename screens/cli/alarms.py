@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.models.finding import require_jobs
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.ranks import KINDS
@@ -26,7 +27,7 @@ LOOK_EVERY = 0.5
 async def alarms(options: Options) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
     async with connected(options, (*KINDS, "nodes")) as session:
-        await session.listed(*KINDS)
+        require_jobs(await session.listed(*KINDS), "Which jobs run")
         watching = session.alarms
         watching.patrol("" if options.all_namespaces else session.namespace, always=True)
         if options.follow:
@@ -35,7 +36,8 @@ async def alarms(options: Options) -> int:
         found = [alarm for alarm in watching.latest if alarm.now]
         if options.json:
             coverage = watching.coverage
-            say_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": found})
+            told = [msgspec.to_builtins(each) | {"next": each.next} for each in found]
+            say_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
             _show(found)
             warn(watching.coverage.words)
@@ -57,9 +59,9 @@ async def _follow(watching: Alarms, options: Options) -> int:
     while True:
         for alarm in watching.news():
             if options.json:
-                say(msgspec.json.encode(alarm).decode())
+                say(msgspec.json.encode(msgspec.to_builtins(alarm) | {"next": alarm.next}).decode())
             else:
-                say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.time))} {alarm.job}: {alarm.kind}: {alarm.words}")
+                say(f"{time.strftime('%H:%M:%S', time.localtime(alarm.time))} {alarm.job}: {alarm.kind}: {alarm.full}")
         if not options.json and (said := watching.coverage.words) != words:
             words = said
             warn(words)

@@ -10,8 +10,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from console.errors import BadInput
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 _PIECE = 1 << 16
 
@@ -23,6 +25,22 @@ async def answer(question: str) -> str | None:
     await _ready(sys.stdin.fileno())
     said = sys.stdin.readline()
     return said.strip().lower() if said else None
+
+
+def asks() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def agreed(
+    lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
+) -> bool:
+    """Ask on the terminal; BadInput without one, since nobody could answer."""
+    if not asks():
+        raise BadInput(f"{question} Nobody can be asked here.", hint)
+    for line in lines:
+        sys.stderr.write(f"{line}\n")
+    return await answer(f"{question} [y/N] ") in {"y", "yes"}
 
 
 async def typed() -> AsyncIterator[bytes]:

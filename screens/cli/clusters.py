@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, ConsoleError, NotFound
 from screens import wording
+from screens.cli.asking import agreed
 from screens.cli.connect import cloud_of, connected
 from screens.cli.enabling import enable
 from screens.cli.output import say, say_json, say_table, warn
-from screens.cli.stop import agreed
 
 if TYPE_CHECKING:
     from console.cloud import Cloud
@@ -128,7 +128,7 @@ async def nodepools(options: Options) -> int:
         (each.pool.name, each.pool.status.lower().replace("_", " "), each.pool.machine_type, each.how, wanted(each),
          each.limits, each.pool.placement.lower(), "; ".join(each.sentences)) for each in picture.pools
     ]  # fmt: skip
-    titles = ("POOL", "STATUS", "MACHINE", "HOW", "READY", "LIMITS", "PLACEMENT", "NOW")
+    titles = ("POOL", "STATUS", "MACHINE", "PROVISIONING", "READY", "LIMITS", "PLACEMENT", "NOW")
     say_table(titles, rows, (False,) * 4 + (True,) + (False,) * 3)
     for each in picture.requests:
         say(f"DWS: {each.namespace}/{each.name} for {wording.count(each.pods, 'pod')}: {each.state}. {each.why}")

@@ -67,9 +67,18 @@ def briefly(faults: Sequence[str]) -> str:
     return shorten(faults[0], FAULT_WIDTH, placeholder=" …") + more
 
 
-def ranks_done(ranks: Sequence[Row]) -> str:
+def pods_done(ranks: Sequence[Row]) -> str:
     """How many of the ranks run or have succeeded."""
     return f"{sum(rank['phase'] in {'Running', 'Succeeded'} for rank in ranks)}/{len(ranks)}"
+
+
+def _yes_only(value: bool) -> str:
+    return "yes" if value else ""
+
+
+def health_words(health: Row) -> str:
+    """A mark where something is wrong or late, and the word."""
+    return {"bad": "▲ ", "late": "◐ "}.get(health["level"], "") + str(health["state"])
 
 
 NAME = Column("name", "its name", "NAME")
@@ -84,12 +93,13 @@ POOLS = Layout(
         Column("machine_type", "GCE machine type", "MACHINE"),
         Column("zones", "zones of its nodes"),
         Column("accelerator", "GPU type as the nodes' label has it"),
-        Column("provisioning", "reservation, spot, flex-start, queued or on demand", "HOW"),
+        Column("provisioning", "reservation, spot, flex-start, queued or on demand", "PROVISIONING"),
         Column("reservation", "name of the reservation"),
         Column("nodes", "number of nodes", "NODES", right=True),
         Column("ready", "nodes that are ready", "READY", right=True),
         Column("gpus", "allocatable GPUs", "GPUS", right=True),
         Column("used", "GPUs requested by its pods", "USED", right=True),
+        Column("out", "GPUs of machines that take no pods, and lost ones; used + out + free = gpus", "OUT", right=True),
         Column("free", "GPUs a new pod could have now", "FREE", right=True),
         Column("free_slots", "hosts with all 8 GPUs free", "x8", right=True),
         Column("free_large_slots", "times 64 GPUs on whole hosts of one block are free", "x64", right=True),
@@ -118,7 +128,9 @@ NODES = Layout(
         Column("used", "GPUs requested by its pods", "USED", right=True),
         Column("free", "GPUs a new pod could have now", "FREE", right=True),
         Column("jobs", "JobSets with pods on it", "JOBS"),
+        Column("starting", "whether it was made a while ago and never ready so far", "STARTING", _yes_only),
         Column("faults", "what is wrong with it", "FAULTS", briefly),
+        Column("fault_reports", "the same: fault, by (who reported it), since (seconds since the epoch, or null)"),
         Column("maintenance_at", "when maintenance is scheduled, seconds since the epoch"),
         Column("last_busbw", "GB/s of its last NCCL health scan", "BUSBW", busbw, right=True),
         Column("version", "kubelet version"),
@@ -136,7 +148,9 @@ QUEUES = Layout(
         Column("nominal", "GPUs of its own", "GPUS", right=True),
         Column("used", "GPUs reserved by its workloads", "USED", right=True),
         Column("borrowed", "GPUs it uses beyond its own", "BORROWED", right=True),
+        Column("can_borrow", "GPUs of others it could have now"),
         Column("lent", "GPUs of its own in use by others", "LENT", right=True),
+        Column("sum", "how that comes about: own + to borrow - used - lent = free"),
         Column("free", "GPUs a new workload could have now, borrowing included", "FREE", right=True),
         Column("maximum", "GPUs its workloads could ever have at once"),
         Column("admitted", "admitted workloads", "ADMITTED", right=True),
@@ -157,6 +171,7 @@ WORKLOADS = Layout(
         Column("job", "the job it stands for", "JOB"),
         Column("name", "its own name"),
         Column("queue", "its LocalQueue"),
+        Column("owner", "who launched its job", "OWNER"),
         Column("state", "pending, reserved, admitted, evicted, deactivated or finished", "STATE"),
         Column("gpus", "GPUs it asks for", "GPUS", right=True),
         Column("priority", "its priority", "PRIORITY", right=True),
@@ -177,23 +192,29 @@ WORKLOADS = Layout(
 
 JOBS = Layout(
     "jobsets",
-    ("pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors"),
+    ("pods", "jobs", "workloads", "localqueues", "clusterqueues", "cohorts", "nodes", "resourceflavors", "events"),
     (
         NAMESPACE,
         Column("name", "the JobSet", "JOB"),
         Column("recipe", "the recipe it was launched from", "RECIPE"),
         Column("queue", "its LocalQueue", "QUEUE"),
-        Column("owner", "who launched it"),
-        Column("state", "pending, starting, running, restarting, succeeded, failed or stopping", "STATE"),
+        Column("owner", "who launched it", "OWNER"),
+        Column("state", "of its JobSet: pending, starting, running, restarting, succeeded, failed or stopping"),
+        Column("health", "how it is, by the end of its log too: state (also diverged, stalled, late, refused), level"
+               " (well: nothing is known to be wrong; waits, late or bad), words", "STATE", health_words),
         Column("gpus", "GPUs of all its pods", "GPUS", right=True),
-        Column("ranks", "its pods: rank, group, pod, node, phase, status, exit_code, restarts", "RANKS",
-               ranks_done, right=True),
+        Column("pods", "its pods: pod_index, group, pod, node, phase, status, exit_code, restarts", "PODS",
+               pods_done, right=True),
+        Column("ranks", "the same by an older name, with rank for pod_index"),
         Column("restarts", "restarts of the whole JobSet", "RESTARTS", right=True),
         Column("max_restarts", "restarts allowed"),
         Column("category", "what kind of thing it waits for"),
-        Column("why", "why it does not run, in one sentence", "WHY"),
+        Column("why", "why it does not run, or what is wrong with it, in one sentence", "WHY"),
+        Column("next", "what to do about it, where that is known"),
+        Column("removed", "when it goes by itself, seconds since the epoch; null while it runs, or if it stays"),
         Column("finished", "when it ended, seconds since the epoch; null while it has not"),
         CREATED,
+        Column("mine", "whether that was the account that asks"),
     ),
 )  # fmt: skip
 
@@ -213,7 +234,7 @@ PODS = Layout(
         Column("jobset", "the JobSet it belongs to", "JOB"),
         Column("replicated_job", "its group in the JobSet"),
         Column("job_index", "index of its Job in the group; null outside JobSets"),
-        Column("completion_index", "node rank in its Job; null outside Indexed Jobs", "INDEX", right=True),
+        Column("completion_index", "index of the pod in its Job; null outside Indexed Jobs", "INDEX", right=True),
         Column("attempt", "restart attempt of the JobSet"),
         Column("message", "what the API says of it"),
         CREATED,

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.assets import release
 from screens.cli.cloud_options import add_google
 from screens.cli.columns import LAYOUTS
 from screens.cli.image_options import add_images
@@ -14,7 +15,7 @@ from screens.cli.launch_options import add_launch, add_values
 from screens.cli.log_options import add_logs, add_view, add_why
 from screens.cli.measure_options import add_measuring
 from screens.cli.options import Options
-from screens.cli.output import Parser
+from screens.cli.output import Parser, say
 from screens.cli.pod_options import add_copy, add_exec, add_facts, add_rm, add_shell
 from screens.cli.preflight_options import add_preflight
 from screens.cli.run_options import (
@@ -38,8 +39,8 @@ LISTS = {
     "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
     "queues": "ClusterQueues and LocalQueues: quota, used, borrowed, lent, pending",
     "workloads": "Kueue workloads in queue order: position, and why each one waits",
-    "jobs": "JobSets: state, ranks, restarts, GPUs, and why one does not run",
-    "pods": "pods: phase, reason, node, rank, restarts",
+    "jobs": "JobSets: state, pods, restarts, GPUs, and why one does not run",
+    "pods": "pods: phase, reason, node, index, restarts",
 }
 """Listing commands and what each shows."""
 
@@ -79,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     parser.set_defaults(command="")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"
+    )
 
     def command(name: str, help_: str, **more: Any) -> argparse.ArgumentParser:
         return commands.add_parser(
@@ -86,10 +90,7 @@ def _parser() -> argparse.ArgumentParser:
             argument_default=argparse.SUPPRESS, **{"epilog": EXIT_CODES, **more},
         )  # fmt: skip
 
-    for name, help_ in LISTS.items():
-        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_keys(name))
-        listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-        listing.add_argument("--json", action="store_true", help="as JSON")
+    _add_lists(command)
     command("recipes", "what can be launched").add_argument("--json", action="store_true", help="as JSON")
     add_values(command("values", "every value of a recipe at its default, explained: a file for launch -f"))
     launching = command("launch", "launch a recipe", epilog=EXIT_CODES)
@@ -101,28 +102,48 @@ def _parser() -> argparse.ArgumentParser:
     add_releases(command("releases", "releases of the chart, or the revisions of one"))
     add_upgrade(command("upgrade", "give a release other values, as far as its objects may change", epilog=EXIT_CODES))
     add_rollback(command("rollback", "go back to an earlier revision of a release", epilog=EXIT_CODES))
-    add_logs(command("logs", "the log of one rank of a job (rank 0 unless named), or of all"))
-    add_exec(command("exec", "run a command in one rank of a job, or in many; a4 exits with its code"))
-    add_shell(command("shell", "a shell in a rank, in tmux where the image has it; a4 exits with its code"))
-    add_copy(command("cp", "copy files and folders from or to ranks of a job"))
-    add_rm(command("rm", "delete a file or folder of a rank; asks first"))
-    add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a rank"))
-    add_ssh(command("ssh", "ssh to a rank by name, set up on the way"))
-    add_code(command("code", "open a rank in VS Code or another editor of this machine"))
-    add_doctor(command("doctor", "each step from your token to an editor in a rank, its time, and what mends it"))
-    add_forward(command("forward", "ports of this machine that lead to a rank, and follow it to its next pod"))
+    add_logs(command("logs", "the log of one pod of a job (pod 0 unless named), or of all"))
+    add_exec(command("exec", "run a command in one pod of a job, or in many; a4 exits with its code"))
+    add_shell(command("shell", "a shell in a pod, in tmux where the image has it; a4 exits with its code"))
+    add_copy(command("cp", "copy files and folders from or to pods of a job"))
+    add_rm(command("rm", "delete a file or folder of a pod; asks first"))
+    add_facts(command("facts", "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod"))
+    add_ssh(command("ssh", "ssh to a pod by name, set up on the way"))
+    add_code(command("code", "open a pod in VS Code or another editor of this machine"))
+    add_doctor(command("doctor", "each step from your token to an editor in a pod, its time, and what fixes it"))
+    add_forward(
+        command("forward", "ports of this machine that lead to a pod of a job, and follow it when it is replaced")
+    )
     add_tunnels(command("tunnels", "tunnels that are open, whoever opened them: list and stop them; profiles"))
     # For the list of commands only: `main` leaves this one to `cli.proxy`.
-    command("proxy", "standard input and output lead to a port of a rank, for ssh's ProxyCommand")
+    command("proxy", "standard input and output lead to a port of a pod, for ssh's ProxyCommand")
     add_watching(command)
     add_measuring(command)
     add_why(command("why", "what failed first in a job, or why it does not run"))
     add_view(command("view", "a log file in the log view, of any size: search, filters, levels; needs no cluster"))
     add_google(command)
     add_images(command)
-    add_preflight(command("preflight", "what a launch needs of cluster and project, looked at; mends some of it"))
+    add_preflight(command("preflight", "what a launch needs of cluster and project, checked; fixes some of it"))
     _add_own_worlds(command)
     return parser
+
+
+class _Version(argparse.Action):
+    """Asks for the version only when it is wanted: the commit is git's answer."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        say(f"a4 {release()}")
+        parser.exit()
+
+
+def _add_lists(command: Callable[..., argparse.ArgumentParser]) -> None:
+    """The lists of what is in the cluster."""
+    for name, help_ in LISTS.items():
+        listing = command(name, help_, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_keys(name))
+        listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+        listing.add_argument("--json", action="store_true", help="as JSON")
+        if name == "jobs":
+            listing.add_argument("--mine", action="store_true", help="only those that you launched")
 
 
 def _add_own_worlds(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -147,7 +168,14 @@ def _common() -> Parser:
     cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of $KUBECONFIG or ~/.kube/config")
     cluster.add_argument("--context", metavar="C", help="instead of the kubeconfig's current one")
     cluster.add_argument("-n", "--namespace", metavar="N", help="instead of the context's")
-    cluster.add_argument("--read-only", action="store_true", help="nothing that changes the cluster can be done")
+    cluster.add_argument(
+        "--read-only",
+        action="store_true",
+        help=(
+            "nothing that changes the cluster can be done; what only reads inside pods (ls, cp from one, facts, doctor)"
+            " still runs there"
+        ),
+    )
     return common
 
 

@@ -20,6 +20,7 @@ from screens.cli.launching import launch, recipes, values
 from screens.cli.listing import show_list
 from screens.cli.logs import logs
 from screens.cli.measures import nccl, training
+from screens.cli.nccl_quick import nccl_quick
 from screens.cli.preflight import preflight
 from screens.cli.profiles import profiles
 from screens.cli.releases import releases, rollback, upgrade
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Callable[[Options], Awaitable[int]]] = {
     "logs": logs,
     "why": why,
     "nccl": nccl,
+    "nccl-quick": nccl_quick,
     "training": training,
     "hang": hang,
     "gpus": gpus,

@@ -12,7 +12,7 @@ from console.errors import BadInput, ConsoleError
 from console.models.copying import CopyProgress, CopyReport, RemotePlace, Way, remote_place
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
-from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, where
+from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
 from screens.wording import size
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 """Ranks that are copied from or to at the same time."""
-_FORMS = (
-    "Write a4 cp JOB:RANK:PATH HERE, or a4 cp HERE JOB:RANK:PATH; a path with colons of this machine begins with ./"
-)
+_FORMS = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with colons of this machine begins with ./"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def planned(
     apart = remote.everywhere or options.ranks
     folder = options.target.rstrip("/") or "/"
     return [
-        Copy(rank, remote.path, f"{folder}/rank-{rank.number}/" if apart else options.target, True) for rank in ranks
+        Copy(rank, remote.path, f"{folder}/pod-{rank.number}/" if apart else options.target, True) for rank in ranks
     ]
 
 
@@ -114,7 +112,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: Optio
 
 def as_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
     """One copy: the keys of its report, or `error` and `hint`."""
-    begin: dict[str, Any] = {"rank": rank.number, "pod": rank.name}
+    begin = index_json(rank)
     if isinstance(outcome, ConsoleError):
         return {**begin, "error": outcome.message, "hint": outcome.hint}
     return {**begin, **asdict(outcome)}

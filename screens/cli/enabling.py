@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, in_read_only_mode
+from screens.cli.asking import agreed
 from screens.cli.connect import cloud_of
 from screens.cli.output import say, say_json
-from screens.cli.stop import agreed
 
 if TYPE_CHECKING:
     from screens.cli.options import Options

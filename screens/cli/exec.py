@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from console.models.everywhere import OutputGroup, RankOutput, grouped, worst
 from screens.cli.asking import typed
 from screens.cli.connect import connected
+from screens.cli.guarded import write_to_terminal
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod
+from screens.wording import for_terminal
 
 if TYPE_CHECKING:
     from console.models.ranks import Rank
     from console.session import Session
     from screens.cli.options import Options
 
-_WRITE = "Write it after two dashes: a4 exec JOB RANK -- nvidia-smi"
+LONGEST = 1 << 16
+"""Bytes of a line after which it is printed without its end."""
+_WRITE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
 async def execute(options: Options) -> int:
@@ -27,9 +32,9 @@ async def execute(options: Options) -> int:
         raise BadInput("No command was given.", _WRITE)
     many = options.every_rank or options.ranks
     if many and options.stdin:
-        raise BadInput("Standard input cannot go to many ranks.", "Name one rank, or leave out --stdin.")
+        raise BadInput("Standard input cannot go to many pods.", "Name one pod, or leave out --stdin.")
     if many and options.rank_text:
-        raise BadInput(f"Both rank {options.rank_text} and several ranks were named.", "Leave one of them out.")
+        raise BadInput(f"Both pod {options.rank_text} and several pods were named.", "Leave one of them out.")
     async with connected(options, KINDS) as session:
         fleet = await session.listed(*KINDS)
         if many:
@@ -70,7 +75,8 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: Options) -
     )  # fmt: skip
     waiting.clear()
     if options.json:
-        say_json({"command": options.argv, "code": worst(outputs), "ranks": outputs})
+        told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
+        say_json({"command": options.argv, "code": worst(outputs), "ranks": told})
     elif not by_line:
         for group in grouped(outputs):
             show_group(group, bold=on_terminal)
@@ -81,17 +87,15 @@ def show_group(group: OutputGroup, *, bold: bool) -> None:
     """Ranks that said the same, and what they said."""
     title = group.words + (f", exit code {group.code}" if group.code else "")
     mark = "✗ " if group.code else "≠ " if group.odd else ""
-    shown = (
-        f"\x1b[1{';31' if group.code else ';33' if group.odd else ''}m{mark}{title}:\x1b[0m"
-        if bold
-        else f"{mark}{title}:"
-    )
+    ink = ";31" if group.code else ";33" if group.odd else ""
+    before, after = (f"\x1b[1{ink}m", "\x1b[0m") if bold else ("", "")
+    write_to_terminal(sys.stdout, f"{before}{for_terminal(f'{mark}{title}')}:{after}")
     if "\n" in group.said:
-        say(shown)
+        say()
         for line in group.said.splitlines():
             say(f"  {line}")
     else:
-        say(f"{shown} {group.said or '(no output)'}")
+        say(f" {group.said or '(no output)'}")
 
 
 class Lines:
@@ -102,12 +106,18 @@ class Lines:
         self._rests: dict[tuple[int, int], bytes] = {}
 
     def add(self, rank: int, channel: int, data: bytes) -> None:
-        """Print what is whole."""
+        """Print what is whole, and what has become too long to wait for its end; a terminal gets it cleaned."""
         *whole, rest = (self._rests.get((rank, channel), b"") + data).split(b"\n")
+        if len(rest) > LONGEST:
+            whole, rest = [*whole, rest], b""
         self._rests[rank, channel] = rest
-        stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
+        stream = sys.stdout if channel == 1 else sys.stderr
         for line in whole:
-            stream.write(f"{rank:{self._width}}: ".encode() + line + b"\n")
+            before = f"{rank:{self._width}}: "
+            if stream.isatty():
+                stream.write(f"{before}{line.decode(errors='replace')}\n")
+            else:
+                stream.buffer.write(before.encode() + line + b"\n")
         stream.flush()
 
     def end(self, output: RankOutput) -> None:
@@ -130,13 +140,13 @@ class Countdown:
         """One more has."""
         self._done += 1
         if self._shown:
-            sys.stderr.write(f"\r\x1b[K{self._done} of {self._every} ranks have answered")
+            write_to_terminal(sys.stderr, f"\r\x1b[K{self._done} of {self._every} pods have answered")
             sys.stderr.flush()
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
+            write_to_terminal(sys.stderr, "\r\x1b[K")
             sys.stderr.flush()
 
 

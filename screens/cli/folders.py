@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from console.errors import BadInput
 from console.models.copying import EntryKind, RemotePlace, remote_place
 from screens import wording
+from screens.cli.asking import agreed
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
-from screens.cli.ranks import KINDS, container_of, rank_named, running_pod, where
-from screens.cli.stop import agreed
+from screens.cli.ranks import KINDS, container_of, index_json, rank_named, running_pod, where
 
 if TYPE_CHECKING:
     from console.files.copies import ContainerCopies
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 async def _there(session: Session, place: RemotePlace, options: Options) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
-        raise BadInput("One rank at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
+        raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     fleet = await session.listed(*KINDS)
     rank = rank_named(fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
@@ -37,8 +37,7 @@ async def list_folder(place: RemotePlace, options: Options) -> int:
         found = await files.listed(place.path)
     if options.json:
         told = asdict(found)
-        say_json({"kind": "files", "rank": rank.number, "pod": rank.name, "place": told.pop("path"),
-                  "items": told.pop("entries"), **told})  # fmt: skip
+        say_json({"kind": "files", **index_json(rank), "place": told.pop("path"), "items": told.pop("entries"), **told})
         return int(bool(found.complaints))
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
@@ -55,7 +54,7 @@ async def delete(options: Options) -> int:
     """Ask, then delete a file or folder of a rank; 1 if the answer was no."""
     place = remote_place(options.place)
     if place is None:
-        raise BadInput(f"{options.place} is in no rank.", "Write JOB:RANK:PATH or pod/NAME:PATH.")
+        raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
     async with connected(options, KINDS) as session:
         session.changing(f"delete {place.path}")
         rank, files = await _there(session, place, options)
@@ -65,7 +64,7 @@ async def delete(options: Options) -> int:
             return 1
         await files.delete(place.path)
     if options.json:
-        say_json({"kind": "deleted", "rank": rank.number, "pod": rank.name, "place": place.path})
+        say_json({"kind": "deleted", **index_json(rank), "place": place.path})
     else:
         say(f"{place.path} is deleted.")
     return 0

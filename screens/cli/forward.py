@@ -55,7 +55,7 @@ async def _order(options: Options, kubeconfig: Path | None) -> Order:
     remote = [Ports.of(each).remote for each in ports]
     twice = next((each for each in remote if remote.count(each) > 1), None)
     if twice is not None:
-        raise BadInput(f"Port {twice} of the rank is named twice.", "One local port serves any number of programs.")
+        raise BadInput(f"Port {twice} of the pod is named twice.", "One local port serves any number of programs.")
     if options.save:
         made = Profile(options.save, address.namespace, job, rank, ports, target.context)
         await asyncio.to_thread(memory.save_profile, made)
@@ -67,7 +67,7 @@ def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
     """Job, rank and ports; a pod by name has no rank."""
     used = 1 if words and words[0].startswith("pod/") else 2
     if len(words) <= used:
-        raise BadInput("Name a job, a rank and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
+        raise BadInput("Name a job, a pod and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
     return words[0], words[1] if used == 2 else "", words[used:]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.models.gpu_board import metric
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from console.models.gpu_board import GpuBoard
     from screens.cli.options import Options
 
-_TITLES = ("RANK", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "ECC", "NODE", "FAULTS")
-_RIGHT = (True,) * 10 + (False, False)
+_TITLES = (
+    "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",
+    "FAULTS",
+)  # fmt: skip
+_RIGHT = (True,) * 12 + (False, False)
 
 
 async def gpus(options: Options) -> int:
@@ -34,30 +38,48 @@ async def gpus(options: Options) -> int:
 def _show(board: GpuBoard, options: Options) -> int:
     faulty = any(gpu.faults for _, gpu in board.every)
     if options.json:
-        say_json({"words": board.words, "ranks": board.ranks})
+        pods = [{"pod_index": each.rank, **asdict(each)} for each in board.ranks]
+        say_json({"words": board.words, "pods": pods, "ranks": pods})
     else:
         say(board.words)
         rows = [
             [
                 str(rank.rank), str(gpu.index), *(_number(each) for each in (
                     gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit, gpu.temperature,
-                    gpu.clock, gpu.ecc_uncorrected,
+                    gpu.clock, _giga(gpu.nvlink_received), _giga(gpu.nvlink_sent), gpu.ecc_uncorrected,
                 )), rank.node, "; ".join(gpu.faults),
             ]
             for rank, gpu in board.worst(metric(options.metric))
         ]  # fmt: skip
         if rows:
             say_table(_TITLES, rows, _RIGHT)
+        links = [(rank, link) for rank in board.ranks for link in rank.rdma]
+        if links:
+            say_table(
+                ("POD", "RDMA CARD", "IN GB/s", "OUT GB/s"),
+                [(str(rank.rank), link.name, _tenths(link.received), _tenths(link.sent)) for rank, link in links],
+                (True, False, True, True),
+            )
+        elif board.every:
+            say("RDMA: not known: no counter of a network card can be read in these pods.")
         for rank in board.ranks:
             if rank.problem:
-                warn(f"rank {rank.rank} ({rank.node}): {rank.problem}")
+                warn(f"pod {rank.rank} ({rank.node}): {rank.problem}")
     return int(faulty or not board.every)
+
+
+def _giga(rate: float | None) -> float | None:
+    return None if rate is None else rate / 1e9
+
+
+def _tenths(rate: float | None) -> str:
+    return "─" if rate is None else f"{rate / 1e9:.1f}"
 
 
 def _worst(board: GpuBoard, name: str) -> str:
     what = metric(name)
     rank, gpu = board.worst(what)[0]
-    return f"rank {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
+    return f"pod {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
 
 
 def _number(value: float | None) -> str:

@@ -9,12 +9,13 @@ import msgspec
 
 from console.errors import BadInput, NotFound
 from console.models.hang_lines import member_lines, pod_lines
+from console.models.rank_words import process_words
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.models.hang import HangGroup, HangReport, Traced
+    from console.models.hang import HangGroup, HangReport, PodTrace, Traced
     from console.session import Session
     from screens.cli.options import Options
 
@@ -57,7 +58,7 @@ async def _record(session: Session, report: HangReport, options: Options) -> int
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
     size = await session.xray.record(session.namespace, options.job, process, tool, options.record, place)
-    say(f"Flame graph of rank {process.rank} ({options.record:g} s): {place}, {size:,} bytes.")
+    say(f"Flame graph of {process_words(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
     return 0
 
 
@@ -101,12 +102,18 @@ def group_json(group: HangGroup) -> dict[str, object]:
     }
 
 
+def _with_index(found: Traced | PodTrace) -> dict[str, object]:
+    """As JSON, the pod by its index too: `pod_rank` is an older name of it."""
+    return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
+
+
 def as_json(report: HangReport) -> dict[str, object]:
     """The report for programs; the keys are in `a4 hang --help`."""
     return {
         "job": report.job, "at": report.at, "summary": report.summary, "verdict": report.verdict,
         "advice": report.advice, "groups": [group_json(group) for group in report.groups],
-        "absent": [{"pod_rank": number, "status": status} for number, status in report.absent],
-        "processes": report.processes, "pods": report.pods,
+        "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
+        "processes": [_with_index(each) for each in report.processes],
+        "pods": [_with_index(each) for each in report.pods],
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
     }  # fmt: skip

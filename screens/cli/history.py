@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, ConsoleError
+from console.models.alarm import GLYPH
 from console.models.run import differences, find_run, last_success
 from console.session import Session, launchable, memory
 from screens import wording
 from screens.cli.connect import connected
 from screens.cli.launching import find_recipe
 from screens.cli.output import say, say_json, say_table, warn
+from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -47,7 +49,7 @@ async def history(options: Options) -> int:
 
 
 async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
-    """Runs of a recipe, by its name or its number in the documents (W03); all of them if none is named."""
+    """Runs of a recipe, by its name or code (W03); all of them if none is named."""
     if not recipe:
         return await kept.runs()
     found = await kept.runs(recipe)
@@ -90,8 +92,8 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
-    """A run as JSON."""
-    return {**asdict(run), "seconds": run.seconds(now)}
+    """A run as JSON; `state` is the outcome, or what rings while it runs."""
+    return {**asdict(run), "state": run.state, "seconds": run.seconds(now)}
 
 
 def show_runs(runs: Sequence[RunRecord], note: str, *, as_json: bool) -> int:
@@ -114,14 +116,21 @@ def row(run: RunRecord, now: float) -> tuple[str, ...]:
         run.recipe,
         run.name,
         wording.moment(run.launched, now),
-        str(run.outcome),
+        f"{GLYPH} {run.state}" if run.sick else run.state,
         "" if seconds is None else wording.age(seconds),
         str(run.gpus or ""),
         run.queue,
         "" if run.peak_busbw is None else f"{run.peak_busbw:.0f}",
-        "" if run.loss is None else f"{run.loss:.3f}",
+        _loss(run),
         run.context,
     )
+
+
+def _loss(run: RunRecord) -> str:
+    if run.nan:
+        return run.nan_words
+    at = f" at {run.loss_step:,}" if run.loss_step is not None else ""
+    return "" if run.loss is None else f"{run.loss:.3f}{at}"
 
 
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
@@ -132,7 +141,8 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         told = differences(before, run) if before else ()
         say_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
-    say(f"{run.name}: {run.recipe}, run {run.number}, {run.outcome}" + (f": {run.why}" if run.why else ""))
+    why = run.why or run.nan_words
+    say(f"{run.name}: {run.recipe}, run {run.number}, {run.state}" + (f": {why}" if why else ""))
     say(f"launched {wording.clock(run.launched)} by {run.who} in {run.namespace} of {run.context}, chart {run.chart}")
     for line in figures(run):
         say(line)
@@ -152,7 +162,10 @@ def figures(run: RunRecord) -> list[str]:
         average = f", average {run.average_busbw:.1f}" if run.average_busbw is not None else ""
         found.append(f"bus bandwidth: peak {run.peak_busbw:.1f} GB/s{average}")
     if run.loss is not None:
-        found.append(f"last loss {run.loss:.4f}" + (f" at step {run.step:,}" if run.step is not None else ""))
+        found.append(f"last {'good ' if run.nan else ''}loss {loss_words(run)}")
+    if run.step is not None:
+        found.append(f"last step {run.step:,}")
+    found += [f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms]
     return found
 
 

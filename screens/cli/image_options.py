@@ -25,9 +25,9 @@ def add_images(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
         "storage_class, uniform, hierarchical, created."
     )
     _add_where(buckets, region=False)
-    add_ls(command("ls", "what is in a folder of a bucket or of a rank; of a bucket: the last whole checkpoint marked"))
+    add_ls(command("ls", "what is in a folder of a bucket or of a pod; of a bucket: the last whole checkpoint marked"))
     add_get(command("get", "bring an object or a folder out of a bucket, checked by crc32c"))
-    add_store(command("store-logs", "put what all ranks of a job have printed into a bucket"))
+    add_store(command("store-logs", "put what all pods of a job have printed into a bucket"))
     for name, what, own in (
         ("lustre", "Lustre instances", "filesystem, mount_point, throughput, legacy_port"),
         ("filestore", "Filestore shares", "tier, share, address"),
@@ -104,11 +104,12 @@ def add_ls(parser: argparse.ArgumentParser) -> None:
     """a4 ls."""
     parser.epilog = (
         "JSON: kind, place, note, more, items with name, bytes, updated, generation, crc32c, folder, iteration (of a "
-        "checkpoint), latest (whether it is the checkpoint to go on from). Of a rank: kind, rank, pod, place, total, "
+        "checkpoint), latest (whether it is the checkpoint to go on from). Of a pod: kind, pod_index (and rank, its "
+        "older name), pod, place, total, "
         "used, free (bytes of the disk), complaints, items with path, kind, size, mode, modified, target (of a link)."
     )
-    parser.add_argument("place", metavar="gs://BUCKET/FOLDER | JOB:RANK:PATH | pod/NAME:PATH")
-    parser.add_argument("-c", "--container", metavar="C", help="of a rank: instead of the one that does the work")
+    parser.add_argument("place", metavar="gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
+    parser.add_argument("-c", "--container", metavar="C", help="of a pod: instead of the one that does the work")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -126,7 +127,7 @@ def add_get(parser: argparse.ArgumentParser) -> None:
 def add_store(parser: argparse.ArgumentParser) -> None:
     """a4 store-logs."""
     parser.epilog = (
-        "Under the folder: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, and where rank 0 printed them "
+        "Under the folder: pod-logs/coordinator.log (pod 0), pod-logs/worker-N.log, and where pod 0 printed them "
         "nccl-test-results.txt and connectivity-test.log. JSON: place, objects (name, lines)."
     )
     parser.add_argument("job", metavar="JOB")

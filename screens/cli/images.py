@@ -15,9 +15,9 @@ import msgspec
 from console.errors import BadInput, BadKubeconfig
 from console.models.build import MACHINES
 from screens import wording
+from screens.cli.asking import agreed
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
-from screens.cli.stop import agreed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -5,24 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, NotFound
+from console.models.finding import find_job
 from console.models.ranks import ranks
 
 if TYPE_CHECKING:
     from console.models.fleet import Fleet
-    from console.models.job import JobSet
     from console.models.pod import Pod
 
 JOB_KINDS = ("jobsets", "jobs", "pods")
-
-
-def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
-    """The JobSet of that name; NotFound names those there are."""
-    job = fleet.jobsets.get((namespace, name))
-    if job is None:
-        known = sorted(other for where, other in fleet.jobsets if where == namespace)
-        hint = f"There are: {', '.join(known)}." if known else "There are none; other namespaces: --namespace."
-        raise NotFound(f"There is no job {name} in namespace {namespace}.", hint)
-    return job
 
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
@@ -30,8 +20,8 @@ def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     job = find_job(fleet, namespace, name)
     every = ranks(job, fleet)
     if not 0 <= rank < len(every):
-        raise BadInput(f"{name} has no rank {rank}.", f"Its ranks are 0 to {len(every) - 1}." if every else "")
+        raise BadInput(f"{name} has no pod {rank}.", f"Its pods are 0 to {len(every) - 1}." if every else "")
     pod = every[rank].pod
     if pod is None:
-        raise NotFound(f"Rank {rank} of {name} has no pod: the job is {job.state}.", f"Why: a4 why {name}")
+        raise NotFound(f"Pod {rank} of {name} is not there: the job is {job.state}.", f"Why: a4 why {name}")
     return pod

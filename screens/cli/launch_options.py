@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import textwrap
 
-if TYPE_CHECKING:
-    import argparse
+from console.practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 
 
 def add_launch(parser: argparse.ArgumentParser) -> None:
     """`a4 launch`; where its values come from besides is added by `add_reuse`."""
+    kinds = "".join(f"\n  {kind:9}{what}" for kind, (_, what) in KINDS.items())
+    parser.epilog = (
+        f"On the practice cluster a job goes wrong when it is told to: --set env.{FAULT_VARIABLE}=nan:20, which is "
+        f"KIND:STEP\nor KIND:STEP:POD, several with commas between. --set env.{PACE_VARIABLE}=0.2 makes its steps "
+        f"shorter, in seconds.{kinds}\n\n{textwrap.fill(parser.epilog or '', 118)}"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="see `a4 recipes`; not with --like")
     parser.add_argument(
         "-f", "--values", action="append", metavar="FILE",
@@ -17,6 +24,10 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
     parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
+    parser.add_argument(
+        "--no-preflight", dest="preflight", action="store_false",
+        help="launch without a look at what it needs: image, buckets, claims, Secrets, queue, quota, networks",
+    )  # fmt: skip
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--dry-run", action="store_true",

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, NotFound
+from console.errors import BadInput, ConsoleError, NotFound
+from console.models.check import tally, unseen
+from console.models.explanation import Category
 from console.models.forecast import CHECK, Forecast, forecast
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
@@ -15,6 +17,8 @@ from console.models.manifests import Change, unified
 from console.models.values import overlay
 from console.models.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
+from screens import wording
+from screens.cli.asking import agreed, asks
 from screens.cli.columns import JOBS
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
@@ -31,6 +35,8 @@ WAIT_KINDS = (JOBS.kind, *JOBS.uses)
 """What the reason for a wait is made of."""
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
 """What a forecast is made of."""
+LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
+"""What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
 _LONGEST = 1 << 20
 """Bytes of a values file."""
 
@@ -41,9 +47,7 @@ async def recipes(options: Options) -> int:
     if options.json:
         say_json(found)
         return 0
-    say_table(
-        ("RECIPE", "DOCUMENT", "WHAT IT DOES"), [(each.id, each.code, each.summary) for each in found], (False,) * 3
-    )
+    say_table(("RECIPE", "WHAT IT DOES"), [(each.id, each.summary) for each in found], (False,) * 2)
     return 0
 
 
@@ -58,7 +62,7 @@ async def values(options: Options) -> int:
 
 async def launch(options: Options) -> int:
     """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
-    kinds = FIT_KINDS if options.dry_run else WAIT_KINDS if options.wait else ()
+    kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with connected(options, kinds) as session:
         plan = await make_plan(session, options)
         problems = session.problems(plan)
@@ -78,14 +82,44 @@ async def launch(options: Options) -> int:
             warn(
                 "No queue was named (--set queue=NAME): Kueue is not asked, the pods start past its quota and topology."
             )
+        if options.preflight:
+            await look_first(session, plan)
         name = await session.launch(plan)
         if not options.wait:
-            if options.json:
-                say_json({"namespace": plan.namespace, "name": name})
-            else:
-                say(f"Launched {name} in namespace {plan.namespace}. Watch it: a4 jobs, a4 logs {name} --follow")
-            return 0
+            return await _answer(session, plan, name, as_json=options.json)
         return await wait_for_end(session, plan.namespace, name, as_json=options.json)
+
+
+async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
+    """What is said of a launch that was made; 1 if the API server refuses its pods."""
+    refused = await session.refused_at_start(plan.namespace, name)
+    if as_json:
+        told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
+        say_json({"namespace": plan.namespace, "name": name, "refused": told})
+    else:
+        say(f"Launched {name} in namespace {plan.namespace}. Watch it: a4 jobs, a4 logs {name} --follow")
+        if refused is not None:
+            warn(f"{name}: {refused.sentence}. {refused.next}; a4 stop {name} removes the job.")
+    return int(refused is not None)
+
+
+async def look_first(session: Session, plan: LaunchPlan) -> None:
+    """The checks that could stop this launch: what fails is said, and a person decides; ConsoleError if nobody does."""
+    checks = await session.preflight.before_launch(plan)
+    for line in unseen(checks):
+        warn(line)
+    failing = tally(checks).failing
+    if not failing:
+        return
+    for line in (line for check in failing for line in check.lines):
+        warn(line)
+    named = (
+        f"{wording.count(len(failing), 'check')} failed ({', '.join(f'{each.id} {each.title}' for each in failing)})"
+    )
+    if not (asks() and await agreed((), f"{named}. Launch {plan.name} all the same?")):
+        raise ConsoleError(
+            f"{plan.name} was not launched: {named}.", "Mend it, or launch all the same: --no-preflight."
+        )
 
 
 def _worded(problem: FieldProblem) -> str:
@@ -155,7 +189,7 @@ def take_files(
 
 
 def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
-    """The recipe of that name or of that number in the documents (W03); BadInput names those there are."""
+    """The recipe of that name or code (W03); BadInput names those there are."""
     for each in known:
         if word.lower() in {each.id, each.code.lower()}:
             return each
@@ -222,7 +256,9 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
         if job.state is not last:
             last = job.state
             warn(f"{name}: {last}")
-        reason = why_jobset(job, fleet).sentence if last is JobState.PENDING else ""
+        found = why_jobset(job, fleet)
+        told = last is JobState.PENDING or found.category is Category.REFUSED
+        reason = f"{found.sentence}{f'. {found.next}' if found.next else ''}" if told else ""
         if reason and reason != waits:
             waits = reason
             warn(f"{name}: {reason}")

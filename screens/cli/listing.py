@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.models.link import LinkState
+from console.models.owner import YOU
 from screens.cli.columns import LAYOUTS
 from screens.cli.connect import connected
 from screens.cli.output import say, say_json, say_table, warn
-from screens.cli.rows import ROWS
+from screens.cli.rows import ROWS, job_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from console.models.fleet import Fleet
+    from console.models.glance import Glance
+    from console.session import Session
     from screens.cli.columns import Layout, Row
     from screens.cli.options import Options
+
+LOOKS = 10.0
+"""Seconds for which `a4 jobs` looks at the ends of logs."""
 
 
 async def show_list(options: Options) -> int:
@@ -24,7 +34,16 @@ async def show_list(options: Options) -> int:
     async with connected(options, kinds) as session:
         fleet = await session.listed(*kinds)
         refuse(layout, fleet)
-        rows = ROWS[options.command](fleet, None if options.all_namespaces else session.namespace)
+        namespace = None if options.all_namespaces else session.namespace
+        if options.command == "jobs":
+            rows = job_rows(fleet, namespace, await _glances(session, fleet, namespace))
+            await session.me()
+            for row in rows:
+                row["mine"] = session.whose(str(row["owner"])) == YOU
+            if options.mine:
+                rows = [row for row in rows if row["mine"]]
+        else:
+            rows = ROWS[options.command](fleet, namespace)
     missing = unread(kinds, fleet)
     if options.json:
         say_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
@@ -33,6 +52,17 @@ async def show_list(options: Options) -> int:
         warn(f"{kind}: {reason}")
     print_rows(layout, rows, options.command)
     return 0
+
+
+async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, Glance]:
+    """What the ends of the logs of jobs say, as far as they are read in time: those that run first."""
+    jobs = sorted(fleet.jobsets.values(), key=lambda each: (each.finished, -each.created))
+    keys = [each.key for each in jobs if namespace in (None, each.namespace)]
+    glancing = session.measures.glancing
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOKS):
+            await glancing.look(keys)
+    return glancing.known
 
 
 def refuse(layout: Layout, fleet: Fleet) -> None:

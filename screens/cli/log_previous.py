@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput, NotFound
-from console.models.everywhere import rank_words
+from console.models.rank_words import pod_words
 from screens.cli.log_printers import printer_of
 from screens.cli.output import warn
 
@@ -45,11 +45,11 @@ async def print_previous(session: Session, options: Options, picks: Callable[[Ra
 def _check(runs: PreviousRuns, options: Options) -> None:
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
         raise BadInput(
-            f"{options.job} has no rank {options.rank}.", f"Its ranks are 0 to {runs.ranks - 1}." if runs.ranks else ""
+            f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
         )
     if len(runs.without) == runs.asked:
-        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no ranks"
-        who = f"No rank of {options.job} has a" if options.all else f"Rank {options.rank or 0} of {options.job} has no"
+        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no pods"
+        who = f"No pod of {options.job} has a" if options.all else f"Pod {options.rank or 0} of {options.job} has no"
         now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
         raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
 
@@ -66,4 +66,4 @@ def _tell(runs: PreviousRuns, options: Options) -> None:
     for rank, why in runs.without:
         reasons.setdefault(why, []).append(rank)
     for why, numbers in reasons.items():
-        warn(f"rank{'s' if len(numbers) > 1 else ''} {rank_words(numbers)}: {why}")
+        warn(f"{pod_words(*numbers)}: {why}")

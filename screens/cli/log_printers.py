@@ -13,11 +13,11 @@ from console.models.consensus import Agreed, Consensus
 from screens.cli.log_tail import CATCHES_UP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from console.follow.joblog import JobLog
     from console.follow.previous import PreviousRuns
-    from console.models.log import RankLine
+    from console.models.log import Gap, RankLine
     from screens.cli.options import Options
 
 SETTLES = 5.0
@@ -53,7 +53,7 @@ class Printer:
 
     @staticmethod
     def _json(line: RankLine) -> str:
-        return msgspec.json.encode(line).decode() + "\n"
+        return f'{{"pod_index":{line.rank},' + msgspec.json.encode(line).decode()[1:] + "\n"
 
 
 class AgreedPrinter:
@@ -101,20 +101,21 @@ class AgreedPrinter:
         self._print(float("inf"))
 
     def _print(self, before: float) -> None:
-        of, at = self._log.ranks, 0
+        of, gaps, at = self._log.ranks, self._log.unread, 0
         for began, line in self._held:
             if began > before and len(line.ranks) < of:
                 break
             at += 1
-            sys.stdout.write(self._json(line, of) if self._options.json else self._text(line, of))
+            sys.stdout.write(self._json(line, of, gaps) if self._options.json else self._text(line, of, gaps))
         del self._held[:at]
         sys.stdout.flush()
 
     @staticmethod
-    def _text(line: Agreed, of: int) -> str:
-        return f"[{line.words(of)}] {line.text}\n"
+    def _text(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
+        return f"[{line.words(of, gaps)}] {line.text}\n"
 
     @staticmethod
-    def _json(line: Agreed, of: int) -> str:
-        told = {"time": line.time, "text": line.text, "ranks": sorted(line.ranks), "of": of}
+    def _json(line: Agreed, of: int, gaps: Sequence[Gap]) -> str:
+        pods, unread = sorted(line.ranks), sorted(line.unread(gaps))
+        told = {"time": line.time, "text": line.text, "pods": pods, "ranks": pods, "of": of, "not_read": unread}
         return msgspec.json.encode(told).decode() + "\n"

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput, NotFound
+from console.models.finding import find_job, require_jobs
 from console.models.levels import at_least
 from console.models.ranks import ranks
 from screens.cli.connect import connected
-from screens.cli.jobs import JOB_KINDS, find_job, pod_of_rank
+from screens.cli.guarded import pass_raw, write_to_terminal
+from screens.cli.jobs import JOB_KINDS, pod_of_rank
 from screens.cli.log_previous import print_previous
 from screens.cli.log_printers import printer_of
 from screens.cli.log_tail import last_first, with_pauses
 from screens.cli.output import say, warn
+from screens.wording import one_line
 
 if TYPE_CHECKING:
     from console.follow.joblog import JobLog
@@ -38,9 +41,11 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 async def logs(options: Options) -> int:
     """Print the log of a rank, or of all of them."""
     if options.all and options.rank is not None:
-        raise BadInput(f"Both rank {options.rank} and all ranks were named.", "Leave one of them out.")
+        raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
     if options.previous and options.follow:
         raise BadInput("A previous run is over and cannot be followed.", "Leave out --previous or --follow.")
+    if options.raw:
+        pass_raw()
     picks = Picks(options)
     async with connected(options, JOB_KINDS) as session:
         fleet = await session.listed(*JOB_KINDS)
@@ -58,6 +63,7 @@ async def logs(options: Options) -> int:
             await log.ready.wait()
             check_there(log, session, options)
             if log.gone:
+                require_jobs(session.fleet, f"Whether {options.job} is still in the cluster")
                 warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.follow.folder}.")
             await print_all(log, options, picks)
     return 0
@@ -79,15 +85,15 @@ def check_rank(log: JobLog, session: Session, options: Options) -> None:
     rank, name = options.rank or 0, options.job
     if log.gone and log.ranks:
         if not 0 <= rank < log.ranks:
-            raise BadInput(f"{name} has no rank {rank}.", f"Its ranks are 0 to {log.ranks - 1}.")
-        raise NotFound(f"{name} is gone, and nothing of the log of its rank {rank} was kept.", others(log, name, rank))
+            raise BadInput(f"{name} has no pod {rank}.", f"Its pods are 0 to {log.ranks - 1}.")
+        raise NotFound(f"{name} is gone, and nothing of the log of its pod {rank} was kept.", others(log, name, rank))
     try:
         pod_of_rank(session.fleet, session.namespace, name, rank)
     except NotFound as error:
         job = find_job(session.fleet, session.namespace, name)
         if job.finished:
             raise NotFound(
-                f"The pod of rank {rank} of {name} is gone, and nothing of its log was kept: the job is {job.state}.",
+                f"Pod {rank} of {name} is gone, and nothing of its log was kept: the job is {job.state}.",
                 others(log, name, rank),
             ) from error
         if not options.follow or not log.parts:
@@ -98,7 +104,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
     """What else can be read of the job."""
     hints = [] if log.gone else [f"Why: a4 why {name}"]
     if any(part.rank != rank for part in log.parts):
-        hints.append(f"What other ranks printed: a4 logs {name} --all")
+        hints.append(f"What other pods printed: a4 logs {name} --all")
     return ". ".join(hints)
 
 
@@ -106,13 +112,16 @@ async def one_rank(session: Session, pod: Pod, options: Options) -> int:
     """A rank's log, line by line, from the pod itself."""
     drawn = options.follow and sys.stdout.isatty()
     lines = session.follow_log(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
-    before = ""
+    was_open = False
     async for line in lines:
         if line.open:
-            sys.stdout.write(f"{CLEAR}{line.text[: get_terminal_size().columns - 1]}\r")
+            shown = one_line(line.text)[: get_terminal_size().columns - 1]
+            write_to_terminal(sys.stdout, f"{CLEAR}{shown}\r")
         else:
-            say(before + line.text)
-        before = CLEAR if line.open else ""
+            if was_open:
+                write_to_terminal(sys.stdout, CLEAR)
+            say(line.text)
+        was_open = line.open
         if options.follow:
             sys.stdout.flush()
     return 0

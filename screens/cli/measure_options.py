@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from screens.cli.pod_options import add_nccl_quick
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable
@@ -20,12 +22,19 @@ _STEP = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, tokens_p
 def add_measuring(command: Callable[[str, str], ArgumentParser]) -> None:
     """The commands themselves."""
     _add_nccl(command("nccl", "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past"))
+    add_nccl_quick(command("nccl-quick", "a short NCCL test inside a pod that runs, over its own GPUs"))
     _add_training(command("training", "how far the training of a job is: loss, speed, time left, what happened"))
-    reading = command("read", "what stands in a log: tables of nccl-tests and steps of training; needs no cluster")
+    reading = command("read", "what stands in a log: NCCL tests, steps of training, failures; needs no cluster")
     reading.epilog = (
-        f"JSON: nccl ({_TEST}), training (format, steps: {_STEP}). What is not known is null, never 0; numbers "
-        'that are none are the texts "nan" and "inf". Exit codes: 0 it was read, 2 it cannot be; see a4 --help.'
+        f"JSON: nccl ({_TEST}), training (format, steps: {_STEP}), failures (kind, rank, host, line, text, hint, "
+        "times), restarts (run: its place in training, last and first: step before and after), ended (what torchrun, "
+        "mpirun or Slurm says at the end), scores (of lm-eval: task, metric, value, error, shots, filter, version, "
+        "depth, group, better), stacks (of py-spy: pid, command, python, threads, error), and unreadable (first, last, "
+        "lines, text, goes_on) where lines could not be "
+        'read. What is not known is null, never 0; numbers that are none are the texts "nan" and "inf". Exit codes: 0 '
+        "it was read, 2 it cannot be, 1 with --check if a test failed or a failure is named; see a4 --help."
     )
+    reading.add_argument("--check", action="store_true", help="exit with 1 if a test failed or a failure is named")
     reading.add_argument("file", metavar="FILE", help="a log, or - for standard input as it comes")
     reading.add_argument("--json", action="store_true", help="as JSON, once the log has ended")
 
@@ -35,7 +44,8 @@ def _add_nccl(parser: ArgumentParser) -> None:
     parser.epilog = (
         "A test passes whose average over 2 to 8 GiB is over the pass line: 250 GB/s, A4_NCCL_PASS, or --pass. "
         "Exit codes: 0 passed or not judged, 1 failed (too slow, wrong values) or no table; see a4 --help for others. "
-        f"JSON: name, pass_line, nccl ({_TEST}, attempt, rank, at, nodes, verdict, why, usual: GB/s by size of "
+        f"JSON: name, pass_line, nccl ({_TEST}, attempt, pod_index (and rank, its older name), at, nodes, verdict, "
+        f"why, usual: GB/s by size of "
         "your own past, compared: job, faster, sizes)."
     )
     _add(parser)

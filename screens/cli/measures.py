@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, NotFound
+from console.models.finding import find_job
 from console.models.nccl_export import curve_svg, nccl_json, rows_csv
 from console.models.nccl_kept import comparable, compare, faster, usual
 from console.models.reference import Passing, expected_busbw, is_comparable, judge
 from console.models.training_export import track_csv, track_json, track_svg
 from screens import wording
 from screens.cli.connect import connected
-from screens.cli.jobs import find_job
 from screens.cli.output import say, say_json, say_table, warn
 from screens.cli.writing import write_text
 
@@ -90,7 +90,7 @@ async def _measured(session: Session, name: str) -> JobMeasures:
 def _unreadable(job: JobMeasures, what: str) -> None:
     if what in job.unreadable:
         rank, told = job.unreadable[what]
-        warn(f"rank {rank}: {told.words}: {told.text}")
+        warn(f"pod {rank}: {told.words}: {told.text}")
 
 
 # tests
@@ -142,6 +142,7 @@ def _test_json(
     found: dict[str, object] = nccl_json(each.test) | {
         "attempt": each.attempt,
         "rank": each.rank,
+        "pod_index": each.rank,
         "at": each.at,
         "nodes": each.nodes,
         "verdict": told.passing,

@@ -23,6 +23,8 @@ class Options:
     context: str = ""
     namespace: str = ""
     all_namespaces: bool = False
+    mine: bool = False
+    """Only jobs that the account launched that asks."""
     read_only: bool = False
     demo: bool = False
     demo_speed: float | None = None
@@ -38,6 +40,8 @@ class Options:
     against: str | None = None
     """None: no difference is asked for; empty: from the defaults; else from that run."""
     show_helm: bool = False
+    preflight: bool = True
+    """Whether a launch is looked at first."""
     wait: bool = False
     job: str = ""
     rank: int | None = None
@@ -76,6 +80,9 @@ class Options:
     leftovers: bool = False
     data: bool = False
     csv: bool = False
+    first_size: str = "1M"
+    last_size: str = "1G"
+    test_gpus: int = 0
     svg: str = ""
     """A file, "-" for standard output; empty: no picture."""
     compare: str = ""
@@ -101,6 +108,7 @@ class Options:
     all: bool = False
     since: str = ""
     grep: str = ""
+    raw: bool = False
     level: str = ""
     consensus: bool = False
     tail: int | None = None
@@ -151,6 +159,7 @@ class Options:
     looks: bool = False
     file: str = ""
     """A log to read, "-" for standard input."""
+    check: bool = False
 
     def settings(self, kubeconfig: Path | None = None) -> Settings:
         """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""

@@ -6,9 +6,9 @@ import argparse
 
 
 def _rank(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", help="or pod/NAME, without RANK")
+    parser.add_argument("job", metavar="JOB", help="or pod/NAME, without an index")
     parser.add_argument(
-        "rank_text", metavar="RANK", nargs="?", default="", help="a number over the whole job (0), or REPLICATED/INDEX"
+        "rank_text", metavar="POD", nargs="?", default="", help="index of the pod in the job (0), or REPLICATED/INDEX"
     )
 
 
@@ -18,28 +18,34 @@ def _container(parser: argparse.ArgumentParser) -> None:
 
 def add_exec(parser: argparse.ArgumentParser) -> None:
     """`a4 exec`."""
-    parser.usage = "a4 exec [-i] [-c C] JOB (RANK | --all | --ranks 0-3,7) [--json] -- COMMAND [ARGUMENT ...]"
+    parser.usage = "a4 exec [-i] [-c C] JOB (POD | --all | --pods 0-3,7) [--json] -- COMMAND [ARGUMENT ...]"
     parser.description = (
-        "Run a command in one rank of a job, or in many. a4 exits with its code, of many with the highest. Of many "
-        "ranks a terminal shows equal outputs once; a pipe gets each line after its rank."
+        "Run a command in one pod of a job, or in many. a4 exits with its code, of many with the highest. Of many "
+        "pods a terminal shows equal outputs once; a pipe gets each line after its pod. What one pod prints "
+        "passes as it is, control characters too."
     )
     _rank(parser)
     _container(parser)
     parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on to the command")
-    parser.add_argument("--all", dest="every_rank", action="store_true", help="in every rank")
-    parser.add_argument("--ranks", metavar="LIST", help="in these ranks, such as 0-3,7")
-    parser.add_argument("--at-once", type=_positive, metavar="N", help="ranks at the same time (default: 16)")
+    parser.add_argument("--all", dest="every_rank", action="store_true", help="in every pod")
+    parser.add_argument("--pods", "--ranks", dest="ranks", metavar="LIST", help="in these pods, such as 0-3,7")
+    parser.add_argument("--at-once", type=_positive, metavar="N", help="pods at the same time (default: 16)")
     parser.add_argument(
-        "--limit", type=_seconds, metavar="SECONDS", help="give a rank up after that (of many: 60 unless given)"
+        "--limit", type=_seconds, metavar="SECONDS", help="give a pod up after that (of many: 60 unless given)"
     )
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--lines", action="store_true", help="each line after its rank, as it comes")
-    shown.add_argument("--grouped", action="store_true", help="equal outputs once, with their ranks")
-    shown.add_argument("--json", action="store_true", help="as JSON: code, and per rank its output and code")
+    shown.add_argument("--lines", action="store_true", help="each line after its pod, as it comes")
+    shown.add_argument("--grouped", action="store_true", help="equal outputs once, with their pods")
+    shown.add_argument(
+        "--json",
+        action="store_true",
+        help="as JSON: code, and of each pod (under ranks, an older name) pod_index, output and code",
+    )
 
 
 def add_shell(parser: argparse.ArgumentParser) -> None:
     """`a4 shell`."""
+    parser.description = "A shell in a pod. What it prints passes as it is, control characters too."
     _rank(parser)
     _container(parser)
     parser.add_argument(
@@ -54,12 +60,31 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def add_nccl_quick(parser: argparse.ArgumentParser) -> None:
+    """`a4 nccl-quick`."""
+    parser.description = (
+        "Run all_reduce_perf over the GPUs of one running pod, in one process and with gIB's environment, and print "
+        "its rows as they come. It shares the GPUs with what runs there, which is slower meanwhile. Exit codes: 0, or "
+        "1 where it failed or values are wrong; see a4 --help for others. JSON: as of a4 read."
+    )
+    _rank(parser)
+    _container(parser)
+    parser.add_argument("--first", dest="first_size", metavar="SIZE", help="first message size (default: 1M)")
+    parser.add_argument("--last", dest="last_size", metavar="SIZE", help="last message size (default: 1G)")
+    parser.add_argument(
+        "--gpus", dest="test_gpus", type=int, metavar="N", help="of the pod's GPUs so many (default: all)"
+    )
+    parser.add_argument("--limit", type=_seconds, metavar="SECONDS", help="give up after that (default: 120)")
+    parser.add_argument("--json", action="store_true", help="as JSON, once it has ended")
+
+
 def add_copy(parser: argparse.ArgumentParser) -> None:
     """`a4 cp`."""
-    parser.usage = "a4 cp [-c C] JOB:RANK:PATH ... HERE | a4 cp [-c C] HERE ... JOB:RANK:PATH"
+    parser.usage = "a4 cp [-c C] JOB:POD:PATH ... HERE | a4 cp [-c C] HERE ... JOB:POD:PATH"
     parser.description = (
-        "Copy files and folders from or to ranks: modes, times and links too. RANK is a number, REPLICATED/INDEX, or "
-        "all (from each rank into a folder of its own); pod/NAME:PATH is a pod. What broke off is gone on with by the "
+        "Copy files and folders from or to pods: modes, times and links too. POD is the index of the pod in the job, "
+        "REPLICATED/INDEX, or "
+        "all (from each pod into a folder of its own); pod/NAME:PATH is a pod. What broke off is gone on with by the "
         "same command; a copy gets its name only once its checksum is that of the original."
     )
     parser.add_argument("sources", metavar="SOURCE", nargs="+")
@@ -68,7 +93,9 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="folders too; they are copied without it as well"
     )
-    parser.add_argument("--ranks", metavar="LIST", help="instead of the RANK that was written: these, such as 0-3,7")
+    parser.add_argument(
+        "--pods", "--ranks", dest="ranks", metavar="LIST", help="instead of the POD that was written, such as 0-3,7"
+    )
     parser.add_argument("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -76,10 +103,10 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
 def add_rm(parser: argparse.ArgumentParser) -> None:
     """`a4 rm`."""
     parser.description = (
-        "Delete a file of a rank, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
+        "Delete a file of a pod, or a folder with all that is in it. Not deleted: folders of the root, and mounts."
     )
-    parser.epilog = "JSON: kind, rank, pod, place. Exit code 1 if the answer to the question was no."
-    parser.add_argument("place", metavar="JOB:RANK:PATH | pod/NAME:PATH")
+    parser.epilog = "JSON: kind, pod_index (and rank, its older name), pod, place. Exit code 1 if the answer was no."
+    parser.add_argument("place", metavar="JOB:POD:PATH | pod/NAME:PATH")
     _container(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask first")
     parser.add_argument("--json", action="store_true", help="as JSON")

@@ -1,15 +1,15 @@
-"""`a4 preflight`: what a launch needs of cluster and project, looked at side by side; `--fix` mends what it can."""
+"""`a4 preflight`: what a launch needs of cluster and project, checked together; `--fix` mends what it can."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
-from console.models.check import Result, tally
+from console.models.check import Result, nothing_allowed, tally
+from screens.cli.asking import agreed
 from screens.cli.connect import connected
 from screens.cli.launching import make_plan
 from screens.cli.output import say, say_json, warn
-from screens.cli.stop import agreed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ async def preflight(options: Options) -> int:
         _print(checks, looks=options.looks)
         say()
         say(found.sentence)
-    return 1 if found.failing else 0
+    return 1 if found.failing else 3 if nothing_allowed(checks) else 0
 
 
 async def _looked(session: Session, plan: LaunchPlan | None, options: Options, ids: Sequence[str]) -> tuple[Check, ...]:
@@ -77,7 +77,7 @@ async def _mend(session: Session, plan: LaunchPlan | None, options: Options) -> 
         _say_mended(options, "", check, f"{check.id} {check.title} is well: {check.evidence}")
         return 0
     if check.repair is None:
-        raise ConsoleError(f"{check.id} {check.title} cannot be mended from here. {check.reason}", check.fix)
+        raise ConsoleError(f"{check.id} {check.title} cannot be fixed from here. {check.reason}", check.fix)
     hint = "Add --yes to do it without a question."
     if not options.yes and not await agreed(check.repair.consequences, f"{check.repair.words}?", hint):
         warn("Nothing was done.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 not allowed, 4 cannot reach the cluster"
+EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"
 
 
 def add_preflight(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
         "--registry", metavar="LOCATION-docker.pkg.dev/PROJECT/NAME", help="where images are built into"
     )
     parser.add_argument("--fix", dest="mend", metavar="ID",
-                        help="mend this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
+                        help="fix this one (add-on, services, repository, LocalQueue); asks first")  # fmt: skip
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument("--log", dest="looks", action="store_true", help="what was looked at, and what came of it")
     parser.add_argument("--json", action="store_true", help="as JSON")

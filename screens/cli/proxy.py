@@ -18,14 +18,14 @@ from console.errors import BadInput, ConsoleError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB RANK
+HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB POD
 
-Connect standard input and output to a port of the pod that fills a rank now: for ssh's ProxyCommand.
-JOB RANK: the rank counts over the whole job (3) or in one replicated job (workers/3); pod/NAME is a pod by its name.
+Connect standard input and output to a port of a pod of a job, whichever fills that place now: for ssh's ProxyCommand.
+POD is the index of the pod in the job (3) or in one replicated job (workers/3); pod/NAME is a pod by its name.
 
   --port PORT          of the pod (default: 2222, sshd)
   --entry NAME         whose host keys ssh will check (written by `a4 ssh`)
-  --wait SECONDS       for the next pod, while the rank has none (default: 60)
+  --wait SECONDS       for the next pod, while there is none (default: 60)
   -n, --namespace N    instead of the context's
   --context C          instead of the kubeconfig's current one
   --kubeconfig FILE    instead of $KUBECONFIG or ~/.kube/config
@@ -38,7 +38,7 @@ _FLAGS = {"--read-only"}
 """Taken everywhere; a tunnel changes nothing."""
 _OF_OTHERS = {"--seed", "--demo-speed"}
 """With a value, as they stand before other commands."""
-_USE = "Usage: a4 proxy [--port PORT] JOB RANK; `a4 proxy --help` says more."
+_USE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 
 def proxied(argv: Sequence[str]) -> list[str] | None:
@@ -99,7 +99,7 @@ async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     from console.tunnel.reach import LIMIT, Reach
 
     if not 1 <= len(words) <= 2:
-        raise BadInput("Name a job and a rank.", _USE)
+        raise BadInput("Name a job and a pod.", _USE)
     port = Ports.of(given.get("port", str(SSH_PORT))).remote
     limit = _seconds(given["wait"]) if "wait" in given else LIMIT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, NotFound
 from console.models.everywhere import parse_ranks
+from console.models.finding import find_job
 from console.models.ranks import Rank, ranks
 from console.models.tunnel import Address
-from screens.cli.jobs import find_job
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
@@ -34,17 +34,15 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
         names = ", ".join(dict.fromkeys(each.replicated_job for each in every))
         raise BadInput(f"{job} has no replicated job {address.group}.", f"It has {names}." if names else "")
     if not 0 <= address.number < len(some):
-        raise BadInput(
-            f"{job} has no rank {address.rank_text}.", f"Its ranks are 0 to {len(some) - 1}." if some else ""
-        )
+        raise BadInput(f"{job} has no pod {address.rank_text}.", f"Its pods are 0 to {len(some) - 1}." if some else "")
     return some[address.number]
 
 
 def running_pod(rank: Rank, job: str, what: str) -> Pod:
     """Its pod, in which something can be done; NotFound says why there is none."""
-    name = rank_words(rank, job)
+    name = sentence_start(rank, job)
     if rank.pod is None:
-        raise NotFound(f"{name} has no pod.", f"Why: a4 why {job}")
+        raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
     if rank.pod.finished:
         raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.")
     if rank.pod.phase != "Running":
@@ -52,21 +50,26 @@ def running_pod(rank: Rank, job: str, what: str) -> Pod:
     return rank.pod
 
 
-def rank_words(rank: Rank, job: str) -> str:
+def sentence_start(rank: Rank, job: str) -> str:
     """The rank as a sentence begins with it."""
-    return f"Rank {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
+    return f"Pod {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
 
 
 def where(rank: Rank, job: str) -> str:
     """The same inside a sentence."""
-    return f"rank {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
+    return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
+
+
+def index_json(rank: Rank) -> dict[str, Any]:
+    """Which pod it is, for programs: `rank` is an older name of its index."""
+    return {"pod_index": rank.number, "rank": rank.number, "pod": rank.name}
 
 
 def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Rank, ...]:
     """Ranks of a job: those that `text` lists, all without one."""
     every = ranks(find_job(fleet, namespace, job), fleet)
     if not every:
-        raise NotFound(f"{job} has no ranks.")
+        raise NotFound(f"{job} has no pods.")
     wanted = set(parse_ranks(text, [each.number for each in every])) if text else None
     return tuple(each for each in every if wanted is None or each.number in wanted)
 

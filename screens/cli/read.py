@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import sys
-from dataclasses import asdict
-from pathlib import Path
+from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from console.errors import BadInput
 from console.log_results import LogReading
-from console.models.nccl_export import nccl_json
+from console.models.log_failure import in_groups
 from console.models.training import Step
-from console.models.training_export import run_json
-from screens.cli.output import say, say_json
+from screens.cli.output import complain, say
+from screens.cli.read_json import say_reading
+from screens.cli.read_pieces import NoLog, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from console.models.evaluation import Score
     from console.models.nccl import NcclTest, Row
-    from console.models.training import TrainingRun
+    from console.models.stack import ProcessStacks
+    from console.parsers.nccl_stream import Run
+    from console.parsers.training_run import Growing
     from screens.cli.options import Options
 
-_PIECE = 1 << 20
 INTERRUPTED = 130
+SAID = 20
+"""Failures that are told as text."""
 _FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
 _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1
 """Figures of a step, which are printed one after another: a log may hold millions."""
@@ -33,105 +37,142 @@ def read(options: Options) -> int:
     """Print what the log holds: as JSON once it has ended, otherwise line by line as it comes."""
     reading, told = LogReading(), Told()
     code = 0
-    try:
-        for data in _pieces(options.file):
-            if reading.feed(data) and not options.json:
-                told.more(reading)
-    except KeyboardInterrupt:  # of a log that never ends this is the end
-        code = INTERRUPTED
-    reading.close()
-    if options.json:
-        say_json(as_json(reading))
-        return code
-    told.more(reading, ended=True)
-    told.end(reading)
-    return code
+    with _without_collector():
+        try:
+            for data in pieces(options.file):
+                if reading.feed(data) and not options.json:
+                    told.more(reading)
+        except KeyboardInterrupt:  # of a log that never ends this is the end
+            code = INTERRUPTED
+        except NoLog as error:
+            code = complain(error)
+        reading.close()
+        if options.json:
+            say_reading(reading)
+        elif reading.found or not code:
+            told.more(reading, ended=True)
+            told.end(reading)
+    return code or int(options.check and not is_well(reading))
 
 
-def _pieces(name: str) -> Iterator[bytes]:
-    """The bytes of a file, or of standard input as they come."""
-    if name == "-" and not sys.stdin:  # none: it was closed before the program began
-        raise BadInput("Standard input is closed.", "Name a file, or send the log through a pipe: … | a4 read -")
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Without the search for cycles: a parser makes none, and looking at a million steps again and again costs much."""
+    gc.disable()
     try:
-        descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
-    except OSError as error:
-        raise BadInput(f"Could not open {name}: {error.strerror}.", "Name a file, or - for standard input.") from error
-    try:
-        while data := os.read(descriptor, _PIECE):
-            yield data
-    except IsADirectoryError as error:
-        raise BadInput(f"{Path(name)} is a folder.", "Name a file in it.") from error
+        yield
     finally:
-        if name != "-":
-            os.close(descriptor)
+        gc.enable()
+
+
+def is_well(reading: LogReading) -> bool:
+    """Whether no test failed and no failure is named."""
+    return not reading.failures and all(test.ok is not False for test in reading.nccl)
 
 
 class Told:
     """Tells each row and each step once, when it comes."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
+        self._rows: dict[int, int] = {}
+        """Test -> rows that were told."""
         self._steps: list[int] = []
         self._done: set[int] = set()
         self._rewinds: dict[int, int] = {}
+        self._first = 0
+        """Tests before it are over and told."""
 
     def more(self, reading: LogReading, *, ended: bool = False) -> None:
         """Say what is new; a step whose number will be known better in a moment waits for that, unless it has ended."""
-        for at, test in enumerate(reading.nccl):
-            if at == len(self._rows):
-                self._rows.append(0)
-                say(_test_title(test))
-            for row in test.rows[self._rows[at] :]:
-                say(_row(row))
-            self._rows[at] = len(test.rows)
-            if (test.finished or test.error) and at not in self._done:
-                self._done.add(at)
-                say(_test_end(test))
-        for at, run in enumerate(reading.training):
-            if at == len(self._steps):
-                self._steps.append(0)
-                say(f"training: {run.format}")
-            self._again(at, run)
-            told = len(run.steps) - (run.unsettled and not ended)
-            if new := run.steps[self._steps[at] : told]:
-                say("\n".join(map(_step, new)))
-            self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
+        tests = reading.growing_tests
+        for at in range(self._first, len(tests)):
+            self._test(at, tests[at])
+        while self._first < len(tests) - _MIXED and self._first in self._done:
+            self._first += 1
+        for at, run in enumerate(reading.growing_runs):
+            self._run(at, run, ended=ended)
         sys.stdout.flush()
 
-    def _again(self, at: int, run: TrainingRun) -> None:
+    def _test(self, at: int, test: Run) -> None:
+        told = self._rows.get(at, 0)
+        over = (test.finished or test.error) and at not in self._done
+        if at not in self._rows and (test.rows or over):
+            say(_test_title(test.test(with_rows=False)))
+        if len(test.rows) > told:
+            say("\n".join(map(_row, test.rows[told:])))
+        if test.rows or over:
+            self._rows[at] = len(test.rows)
+        if over:
+            self._done.add(at)
+            say(_test_end(test.test(with_rows=False), len(test.rows)))
+
+    def _run(self, at: int, run: Growing, *, ended: bool) -> None:
+        if at == len(self._steps):
+            self._steps.append(0)
+            say(f"training: {run.format}")
+        self._again(at, run)
+        told = len(run.steps) - (run.unsettled and not ended)
+        if self._steps[at] < told:
+            say("\n".join(map(_step, run.steps[self._steps[at] : told])))
+        self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
+
+    def _again(self, at: int, run: Growing) -> None:
         """Steps that are done again are told again."""
         if len(run.rewinds) == self._rewinds.get(at, 0):
             return
-        self._rewinds[at] = len(run.rewinds)
-        back = run.rewinds[-1]
-        say(f"restarted: step {back.first} after {back.last}")
-        kept = sum(step.step is None or step.step < back.first for step in run.steps)
-        self._steps[at] = min(self._steps[at], kept)
+        news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
+        say(f"restarted: step {news[-1].first} after {news[-1].last}")
+        places = (run.steps.place(back.first) for back in news)
+        self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
 
     def end(self, reading: LogReading) -> None:
         """Say how it ended."""
-        for at, test in enumerate(reading.nccl):
+        if reading.from_json:
+            self._whole(reading.from_json)
+        for at, test in enumerate(reading.growing_tests):
             if at not in self._done:
-                say(_test_end(test))
-        for run in reading.training:
-            say(_run_end(run))
-        if reading.launcher_end:
-            say(reading.launcher_end)
-        for what, unread in reading.unreadable.items():
-            say(f"{what}: {unread.words}: {unread.text}")
-        if not self._rows and not self._steps and not reading.unreadable:
-            say("Neither a table of nccl-tests nor steps of a training run were found.")
+                if at not in self._rows:
+                    say(_test_title(test.test(with_rows=False)))
+                say(_test_end(test.test(with_rows=False), len(test.rows)))
+        said = [*map(_run_end, reading.growing_runs), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
+        said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
+        said += [f"{what}: {unread.words}: {unread.text}" for what, unread in reading.unreadable.items()]
+        for each in said:
+            say(each)
+        if not reading.found:
+            say("Neither a table of nccl-tests, steps of a training run, scores, stacks nor a failure were found.")
+
+    def _whole(self, test: NcclTest) -> None:
+        """A test that came as JSON."""
+        say(_test_title(test))
+        say("\n".join([*map(_row, test.rows), _test_end(test, len(test.rows))]))
 
 
-def as_json(reading: LogReading) -> dict[str, Any]:
-    """All of it: what is not known is null; nan and inf are strings."""
-    told: dict[str, Any] = {
-        "nccl": [nccl_json(test) for test in reading.nccl],
-        "training": [run_json(run.format, run.steps) for run in reading.training],
-    }
-    if reading.unreadable:  # there is a key more only where something could not be read
-        told["unreadable"] = {what: asdict(each) for what, each in reading.unreadable.items()}
-    return told
+def _failures(reading: LogReading) -> list[str]:
+    said = [f"failure: {each}" for each in in_groups(reading.failures)]
+    rest = max(0, len(said) - SAID) + reading.more_failures
+    more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
+    return [*said[:SAID], *([more] if rest else ())]
+
+
+_MIXED = 16
+"""Tests that may print into each other."""
+
+
+def _score(score: Score) -> str:
+    value = "not known" if score.value is None else f"{score.value:g}"
+    error = "" if score.error is None else f" ± {score.error:g}"
+    more = ", ".join(each for each in (f"{score.shots} shots" if score.shots is not None else "", score.filter) if each)
+    return f"{'  ' * score.depth}{score.task}  {score.metric} {value}{error}{f'  ({more})' if more else ''}"
+
+
+def _stacks(process: ProcessStacks) -> str:
+    said = [f"process {'without a number' if process.pid is None else process.pid}: {process.command}".rstrip(" :")]
+    for thread in process.threads:
+        state = f" ({', '.join(sorted(thread.state))})" if thread.state else ""
+        said.append(f"  {thread.name or thread.id}{state}")
+        said += [f"    {each.function} ({each.file}{f':{each.line}' if each.line else ''})" for each in thread.frames]
+    return "\n".join(said)
 
 
 def _test_title(test: NcclTest) -> str:
@@ -140,31 +181,48 @@ def _test_title(test: NcclTest) -> str:
 
 
 def _row(row: Row) -> str:
-    halves = (row.out_of_place, row.in_place)
+    out, inside = halves = (row.out_of_place, row.in_place)
+    if out and inside and None not in (out.busbw, inside.busbw, out.wrong, inside.wrong):  # as nearly all are
+        return f"{row.size:14} {out.busbw:13.2f} {inside.busbw:9.2f}       {out.wrong + inside.wrong}"  # type: ignore[operator]
     speeds = ["-" if half is None or half.busbw is None else f"{half.busbw:.2f}" for half in halves]
     checked = [half.wrong for half in halves if half and half.wrong is not None]
     return f"{row.size:14} {speeds[0]:>13} {speeds[1]:>9}       {sum(checked) if checked else '-'}"
 
 
-def _test_end(test: NcclTest) -> str:
+def _test_end(test: NcclTest, rows: int) -> str:
     average = "-" if test.avg_busbw is None else f"{test.avg_busbw:g} GB/s"
-    verdict = {True: "OK", False: "FAILED", None: "not checked"}[test.ok]
+    nothing = "not checked" if rows else "no row was read"
+    verdict = {True: "OK", False: "FAILED", None: nothing}[test.ok]
     state = "" if test.finished else ", not finished"
     return f"average bus bandwidth {average}: {verdict}{state}{f' ({test.error})' if test.error else ''}"
 
 
+_SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
+
+
 def _step(step: Step) -> str:
-    at = "-" if step.step is None else str(step.step)
-    words = [f"{at}/{step.total}" if step.total else at]
-    words += [form % value for form, value in zip(_FORMS, step[_FIRST:_LAST], strict=True) if value is not None]
-    if step.skipped or step.nan or step.warm_up:
-        words += ["skipped"] * bool(step.skipped) + ["NAN"] * step.nan + ["(warm-up)"] * step.warm_up
-    return "  ".join(words)
+    said = tuple([value is not None for value in step[:_LAST]])
+    form, values = _SHAPES.get(said) or _shape(said)
+    words: str = form % values(step)
+    if step[8] or step[9] or step[10]:
+        words = "  ".join(
+            [words, *["skipped"] * bool(step.skipped), *["NAN"] * step.nan, *["(warm-up)"] * step.warm_up]
+        )
+    return words
 
 
-def _run_end(run: TrainingRun) -> str:
-    alarms, last = sum(step.nan for step in run.steps), run.last
-    said = f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {alarms} with nan"
+def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
+    """How steps are printed of which the same is known: the line, and the values for it."""
+    at = ("%s" if said[0] else "-") + ("/%s" if said[1] else "")
+    form = "  ".join([at, *(form for form, known in zip(_FORMS, said[_FIRST:], strict=True) if known)])
+    places = [place for place, known in enumerate(said) if known]
+    _SHAPES[said] = form, itemgetter(*places) if places else lambda _: ()
+    return _SHAPES[said]
+
+
+def _run_end(run: Growing) -> str:
+    last = run.steps[-1] if run.steps else None
+    said = f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {run.steps.nans} with nan"
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
         return said
     return f"{said}, ended at step {last.step} of {last.total}"

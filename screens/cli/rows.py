@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.models.health import job_health
 from console.models.order import cluster_queue_name, queue_order
 from console.models.pools import pools
 from console.models.queue import GPU
@@ -14,11 +15,13 @@ from console.models.why_job import why_jobset
 from console.models.workload import WorkloadState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from console.models.explanation import Held
     from console.models.fleet import Fleet
+    from console.models.glance import Glance
     from console.models.queue import ClusterQueue
+    from console.models.ranks import Rank
     from console.models.workload import Workload
     from screens.cli.columns import Row
 
@@ -37,6 +40,7 @@ def pool_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
             "ready": pool.nodes_ready,
             "gpus": pool.gpus_total,
             "used": pool.gpus_used,
+            "out": pool.gpus_out,
             "free": pool.gpus_free,
             "free_slots": pool.slots8,
             "free_large_slots": pool.slots64,
@@ -70,7 +74,11 @@ def node_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
             "jobs": sorted(
                 {pod.jobset for pod in fleet.pods_by_node.get(node.name, ()) if pod.jobset and pod.holds_gpus}
             ),
-            "faults": node.faults,
+            "starting": node.starts(fleet.at),
+            "faults": node.faults(fleet.at),
+            "fault_reports": [
+                {"fault": each.words, "by": each.by, "since": each.since or None} for each in node.reports(fleet.at)
+            ],
             "maintenance_at": node.maintenance_at or None,
             "last_busbw": node.last_busbw,
             "version": node.version,
@@ -97,7 +105,9 @@ def _queue_row(queue: ClusterQueue, fleet: Fleet) -> Row:
         "nominal": room.nominal,
         "used": room.used,
         "borrowed": room.borrowed,
+        "can_borrow": room.can_borrow,
         "lent": room.lent,
+        "sum": room.words,
         "free": room.free,
         "maximum": room.total,
         "admitted": queue.admitted,
@@ -137,6 +147,7 @@ def workload_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
 
 def _workload_row(workload: Workload, queue: str, position: int, fleet: Fleet) -> Row:
     reason = why(workload, fleet)
+    jobset = fleet.jobset_by_uid.get(workload.owner_uid)
     return {
         "cluster_queue": queue,
         "position": position,
@@ -144,6 +155,7 @@ def _workload_row(workload: Workload, queue: str, position: int, fleet: Fleet) -
         "job": workload.owner_name or workload.name,
         "name": workload.name,
         "queue": workload.queue,
+        "owner": jobset.owner if jobset else "",
         "state": workload.state,
         "gpus": workload.total(GPU),
         "priority": workload.priority,
@@ -164,13 +176,15 @@ def _held(job: Held) -> Row:
     return {"namespace": job.namespace, "name": job.name, "gpus": job.gpus, "owner": job.owner}
 
 
-def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
-    """One row per JobSet, youngest first."""
+def job_rows(fleet: Fleet, namespace: str | None, glances: Mapping[str, Glance] | None = None) -> list[Row]:
+    """One row per JobSet, youngest first; `glances`: what the ends of logs say, by uid."""
     found = []
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace is not None and job.namespace != namespace:
             continue
         reason = why_jobset(job, fleet)
+        pods = [_job_pod(rank) for rank in ranks(job, fleet)]
+        health = job_health(job, fleet, glance=(glances or {}).get(job.uid))
         found.append(
             {
                 "namespace": job.namespace,
@@ -179,29 +193,34 @@ def job_rows(fleet: Fleet, namespace: str | None) -> list[Row]:
                 "queue": job.queue,
                 "owner": job.owner,
                 "state": job.state,
+                "health": {"state": health.state, "level": health.level, "words": health.words},
                 "gpus": job.gpus,
-                "ranks": [
-                    {
-                        "rank": rank.number,
-                        "group": rank.replicated_job,
-                        "pod": rank.pod.name if rank.pod else None,
-                        "node": rank.pod.node if rank.pod else None,
-                        "phase": rank.pod.phase if rank.pod else None,
-                        "status": rank.status,
-                        "exit_code": rank.exit_code,
-                        "restarts": rank.pod.restarts if rank.pod else 0,
-                    }
-                    for rank in ranks(job, fleet)
-                ],
+                "pods": pods,
+                "ranks": [{"rank": each["pod_index"], **each} for each in pods],
                 "restarts": job.restarts,
                 "max_restarts": job.max_restarts,
                 "category": reason.category,
-                "why": reason.sentence,
+                "why": health.words or reason.sentence,
+                "next": reason.next,
+                "removed": job.removed_at or None,
                 "finished": job.finished_at or None,
                 "created": job.created or None,
             }
         )
     return found
+
+
+def _job_pod(rank: Rank) -> Row:
+    return {
+        "pod_index": rank.number,
+        "group": rank.replicated_job,
+        "pod": rank.pod.name if rank.pod else None,
+        "node": rank.pod.node if rank.pod else None,
+        "phase": rank.pod.phase if rank.pod else None,
+        "status": rank.status,
+        "exit_code": rank.exit_code,
+        "restarts": rank.pod.restarts if rank.pod else 0,
+    }
 
 
 def pod_rows(fleet: Fleet, namespace: str | None) -> list[Row]:

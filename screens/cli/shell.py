@@ -10,7 +10,7 @@ from console.models.replaced import Fate, fate
 from screens.cli.asking import answer
 from screens.cli.connect import connected
 from screens.cli.output import warn
-from screens.cli.ranks import KINDS, container_of, rank_named, rank_words, running_pod, where
+from screens.cli.ranks import KINDS, container_of, rank_named, running_pod, sentence_start, where
 
 if TYPE_CHECKING:
     from console.models.pod import Pod
@@ -65,7 +65,7 @@ async def replacing(session: Session, pod: Pod, options: Options) -> Pod | None:
                         return None
                     continue
                 same = found.uid == pod.uid
-                what = f"{rank_words(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
+                what = f"{sentence_start(rank, options.job)} is {'still there' if same else f'now {found.name}'}"
                 return found if await answer(f"a4: {what}. Attach? [Y/n] ") in {"", "y", "yes"} else None
     except TimeoutError:
         warn(f"There was no running pod within {PATIENCE:.0f} s.")

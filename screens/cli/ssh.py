@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.models.attach import StepState
+from console.models.finding import find_job
 from screens.cli.asking import answer
 from screens.cli.connect import connected
-from screens.cli.jobs import find_job
+from screens.cli.guarded import write_to_terminal
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, rank_named
+from screens.wording import for_terminal
 
 if TYPE_CHECKING:
     from console.models.attach import Editor, SshHost, SshPlan, Step
@@ -35,7 +37,7 @@ async def ssh(options: Options) -> int:
     if not jobs:
         return await list_hosts(as_json=options.json)
     if len(jobs) > 2:
-        raise BadInput("Name one job and one rank.", "a4 ssh JOB [RANK] [-- COMMAND]")
+        raise BadInput("Name one job and one pod.", "a4 ssh JOB [POD] [-- COMMAND]")
     async with connected(options, KINDS) as session:
         host = await set_up(session, options, jobs[0], jobs[1] if len(jobs) > 1 else "")
         if options.json and not options.argv:
@@ -78,9 +80,9 @@ async def list_hosts(*, as_json: bool) -> int:
         say_json({"kind": "hosts", "items": hosts})
     elif hosts:
         for host in hosts:
-            say(f"{host.host:32}  {host.namespace}/{host.job} rank {host.rank}")
+            say(f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}")
     else:
-        say("There are no hosts yet: a4 ssh JOB RANK makes them.")
+        say("There are no hosts yet: a4 ssh JOB POD makes them.")
     return 0
 
 
@@ -125,7 +127,9 @@ async def set_up(session: Session, options: Options, job: str, rank: str) -> Ssh
     find_job(fleet, session.namespace, job)
     number = rank_named(fleet, session.namespace, job, rank).number
     if number < 0:
-        raise BadInput("ssh by name needs a rank of a job, not a pod.", "a4 shell opens a shell in any pod.")
+        raise BadInput(
+            "ssh by name needs a job and the index of a pod, not pod/NAME.", "a4 shell opens a shell in any pod."
+        )
     attach = session.attach
     plan = await attach.plan(session.namespace, job, number, identity=options.identity, say=warn)
     if plan.adds_key and not options.yes:
@@ -141,7 +145,7 @@ async def agree(plan: SshPlan) -> None:
     """Ask on the terminal whether the pod gets the key; NotAllowed if not."""
     what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
     if plan.ranks > 1:
-        what += f" The other ranks of {plan.job} get it when you connect to them."
+        what += f" The other pods of {plan.job} get it when you connect to them."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise NotAllowed(what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes.")
     if await answer(f"{what} [y/N] ") not in {"y", "yes"}:
@@ -173,7 +177,10 @@ async def code(options: Options) -> int:
 def show_by_hand(editor: Editor, host: SshHost) -> None:
     """The link, which a terminal lets one click, and what to do without it."""
     if editor.link:
-        say(clickable(editor.link) if sys.stdout.isatty() else editor.link)
+        if sys.stdout.isatty():
+            write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
+        else:
+            say(editor.link)
     for number, step in enumerate(editor.steps, 1):
         say(f"{number}. {step}")
     say(f"In a terminal: {' '.join(host.command)}")
@@ -185,7 +192,7 @@ def clickable(link: str) -> str:
 
 
 async def doctor(options: Options) -> int:
-    """Every step from the token to an editor in the pod; 1 if one failed."""
+    """Every step from the token to an editor in the pod; the exit code of the one that failed."""
     found: list[Step] = []
     async with connected(options, ()) as session:
         async for step in session.attach.diagnose(session.namespace, options.job, options.rank_text or "0"):
@@ -194,8 +201,9 @@ async def doctor(options: Options) -> int:
                 show_step(step)
     if options.json:
         steps = [{"title": each.title, **{name: getattr(each, name) for name in STEP_KEYS}} for each in found]
-        say_json({"kind": "doctor", "job": options.job, "rank": options.rank_text or "0", "items": steps})
-    return 1 if any(each.state is StepState.FAILED for each in found) else 0
+        pod = options.rank_text or "0"
+        say_json({"kind": "doctor", "job": options.job, "rank": pod, "pod_index": pod, "items": steps})
+    return max((each.exit_code for each in found), default=0)
 
 
 STEP_KEYS = ("name", "state", "seconds", "found", "fix")

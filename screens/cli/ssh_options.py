@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 def add_ssh(parser: argparse.ArgumentParser) -> None:
     """a4 ssh."""
     parser.usage = (
-        "a4 ssh JOB [RANK] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... | a4 ssh --undo"
+        "a4 ssh JOB [POD] [-- COMMAND ...] | a4 ssh --write-config [JOB ...] | a4 ssh --forget JOB ... | a4 ssh --undo"
     )
     parser.epilog = (
-        "Ranks get the names a4-JOB-RANK for ssh, scp, sftp, rsync and editors. The hosts stand in ~/.ssh/a4/config, "
-        "which one line of ~/.ssh/config includes; the variable A4_SSH_FOLDER names a folder to use instead of ~/.ssh. "
+        "Pods of a job get the names a4-JOB-POD for ssh, scp, sftp, rsync and editors. The hosts stand in "
+        "~/.ssh/a4/config, which one line of ~/.ssh/config includes; the variable A4_SSH_FOLDER names a folder to use "
+        "instead of ~/.ssh. "
         "Host keys are read through the API and always checked. Without JOB the hosts are listed. "
-        "--forget and --undo need no cluster. JSON: of a rank its host (host, job, namespace, rank, command, …); of "
-        "the list kind and items with these keys; of --write-config hosts and forgotten; of --forget forgotten; of "
+        "--forget and --undo need no cluster. JSON: of a pod its host (host, job, namespace, rank: index of the pod, "
+        "command, …); of the list kind and items with these keys; of --write-config hosts and forgotten; of --forget "
+        "forgotten; of "
         "--undo done."
     )
-    parser.add_argument("jobs", metavar="JOB [RANK]", nargs="*", help="a job, and a rank of it (0 unless named)")
+    parser.add_argument("jobs", metavar="JOB [POD]", nargs="*", help="a job, and a pod of it (0 unless named)")
     parser.add_argument("--write-config", action="store_true", help="write the hosts of these jobs, or of all, only")
     parser.add_argument("--forget", action="store_true", help="remove the hosts and known host keys of these jobs")
     parser.add_argument("--undo", action="store_true", help="take away all that a4 wrote for ssh")
@@ -45,8 +47,8 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 def add_doctor(parser: argparse.ArgumentParser) -> None:
     """a4 doctor."""
     parser.epilog = (
-        "JSON: kind, job, rank, items: the steps, each with name, title, state (ok, warning, failed, skipped), "
-        "seconds, found, fix."
+        "JSON: kind, job, pod_index (and rank, its older name), items: the steps, each with name, title, state (ok, "
+        "warning, failed, skipped), seconds, found, fix."
     )
     _rank(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -54,7 +56,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def _rank(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB")
-    parser.add_argument("rank_text", metavar="RANK", nargs="?", help="over the whole job (0 unless named)")
+    parser.add_argument("rank_text", metavar="POD", nargs="?", help="index of the pod in the job (0 unless named)")
 
 
 def _common(parser: argparse.ArgumentParser) -> None:

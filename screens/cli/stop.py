@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
 from screens import wording
-from screens.cli.asking import answer
+from screens.cli.asking import agreed, asks
 from screens.cli.connect import connected
 from screens.cli.output import complain, say, say_json, say_table, warn
 
@@ -91,31 +90,19 @@ def words_of(plan: StopPlan) -> list[str]:
     return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
-async def agreed(
-    lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
-) -> bool:
-    """Ask on the terminal; BadInput without one, since nobody could answer."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(f"{question} Nobody can be asked here.", hint)
-    for line in lines:
-        sys.stderr.write(f"{line}\n")
-    return await answer(f"{question} [y/N] ") in {"y", "yes"}
-
-
 async def leftovers(options: Options) -> int:
-    """List what releases left behind; with --yes, or when somebody agrees, remove it."""
+    """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
     async with connected(options, ()) as session:
         found, hidden = await session.stopping.leftovers("" if options.all_namespaces else session.namespace)
         if options.jobs:
-            found = tuple(each for each in found if each.release in options.jobs)
+            found = tuple(each for each in found if (each.release or each.name) in options.jobs)
         for kind in hidden:
             warn(f"{kind}s may not be listed: ask for `list {kind.lower()}s`.")
-        going = [each for each in found if options.data or not each.holds_data]
+        going = [each for each in found if (options.data or not each.holds_data) and (options.jobs or not each.runs)]
         removed: list[Leftover] = []
         code = 0
         tell_leftovers(found, as_json=options.json)
-        terminal = sys.stdin.isatty() and sys.stderr.isatty()
-        if going and not options.dry_run and (options.yes or terminal):
+        if going and not options.dry_run and (options.yes or asks()):
             question = f"Remove {wording.count(len(going), 'object')}?"
             if options.yes or await agreed((), question):
                 for each in going:

@@ -26,7 +26,7 @@ async def _list(options: Options) -> int:
     if options.json:
         say_json({"kind": "tunnels", "items": found})
     elif not found:
-        say("No tunnel is open. Open one: a4 forward JOB RANK 8888")
+        say("No tunnel is open. Open one: a4 forward JOB POD 8888")
     else:
         rows = [row(each, at) for each in found for at in range(max(1, len(each.listeners)))]
         titles = ("NAME", "STATE", "LEADS TO", "LOCAL", "REMOTE", "OPEN", "ALL", "SENT", "RECEIVED", "POD", "WHY")
@@ -71,7 +71,7 @@ async def _profiles(options: Options) -> int:
     if options.json:
         say_json({"kind": "profiles", "items": found})
     elif not found:
-        say("No profile is saved. Save one: a4 forward JOB RANK 8888 --save NAME")
+        say("No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME")
     else:
         rows = [
             (each.name, each.context, each.namespace, f"{each.job} {each.rank}", " ".join(each.ports)) for each in found

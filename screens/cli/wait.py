@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, NotFound
+from console.errors import BadInput
+from console.models.finding import find_job
 from console.models.job import JobState
 from screens.cli.connect import connected
 from screens.cli.launching import WAIT_KINDS
@@ -124,12 +125,12 @@ async def _until(
             return REACHED, f"{options.job}: {reached}"
         alarm = None if options.ignore_alarms else _first_alarm(watched)
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.words}"
+            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.full.rstrip('.')}"
         over = _over(options.job, jobset, seen, watched.measures, wanted)
         if over is not None:
             return over
         if not seen and time.monotonic() > gone_at:
-            raise NotFound(f"There is no job {options.job} in namespace {session.namespace}.", "a4 jobs -A lists them.")
+            find_job(session.fleet, session.namespace, options.job)
         told = _progress(options, watched.measures, told)
         await asyncio.sleep(LOOK_EVERY)
 

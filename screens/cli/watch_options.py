@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 def add_watching(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """All of them."""
     add_hang(command("hang", "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA"))
-    add_wait(command("wait", "wait until a job has reached something; an alarm, a failure and a time-out end it too"))
+    add_wait(command("wait", "wait until a job has reached something; an alarm, a failure and a timeout end it too"))
     add_alarms(command("alarms", "what is wrong with the jobs that run: stalls, nan, low bandwidth, failures, …"))
-    add_gpus(command("gpus", "GPUs of all ranks of a job: use, memory, power, heat, clock, ECC; the worst first"))
+    add_gpus(
+        command(
+            "gpus", "GPUs of all pods of a job: utilization, memory, power, temperature, clock, ECC; the worst first"
+        )
+    )
 
 
 def add_hang(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +31,17 @@ def add_hang(parser: argparse.ArgumentParser) -> None:
         "X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out\n"
         "first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.\n"
         "Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.\n"
-        "A rank is a process (its RANK), a pod may hold several; pods have the numbers that a4 logs and shell take."
+        "A rank is a process (its RANK), a pod may hold several; a4 logs, shell and others take the index of the pod."
     )
     parser.epilog = (
         "Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,\n"
         "3 not allowed, 4 cannot reach the cluster.\n"
         "JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,\n"
-        "pod_rank: number of its pod, pod, node, pid, local_rank, command, state, wchan, threads, stacks, where,\n"
-        "problem, program: name if it is no Python, cpu: percent of a core since its start), pods (pod_rank, py_spy,\n"
+        "pod_index and, an older name, pod_rank: index of its pod, pod, node, pid, local_rank, command, state,\n"
+        "wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: percent of a core since its\n"
+        "start), pods (pod_index, py_spy,\n"
         "master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb), ras (version, groups, odd,\n"
-        "most, text, words, problem), absent (pod_rank, status: pods that do not run beside those that do)."
+        "most, text, words, problem), absent (pod_index, status: pods that do not run beside those that do)."
     )
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--install", action="store_true", help="install py-spy (pip) in pods that lack it, first")
@@ -59,13 +64,14 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     """`a4 gpus`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "GPUs of all ranks of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
+        "GPUs of all pods of a job, the worst first: nvidia-smi in every pod, or the DCGM exporter of its node where\n"
         "there is no nvidia-smi and in read-only mode. Only DCGM tells the last Xid."
     )
     parser.epilog = (
         "Exit codes: 0 all is well, 1 a GPU has a fault (uncorrected ECC, Xid, clock cut for heat or power) or none\n"
         "could be read, 2 usage, 3 not allowed, 4 cannot reach the cluster.\n"
-        "JSON: words, ranks (rank, pod, node, at, source, problem, gpus: index, name, utilization in %, memory_used\n"
+        "JSON: words, pods (and ranks, an older name: pod_index, rank, pod, node, at, source, problem, gpus: index,\n"
+        "name, utilization in %, memory_used\n"
         "and memory_total in MiB, temperature in °C, power and power_limit in W, clock and clock_max in\n"
         "MHz, ecc_uncorrected, ecc_corrected, throttle (bits), recovery, xid, bus, pod)."
     )
@@ -81,7 +87,7 @@ def add_alarms(parser: argparse.ArgumentParser) -> None:
     """`a4 alarms`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Alarms of all running jobs of the namespace. A log or two of each is followed: the first and the last rank,\n"
+        "Alarms of all running jobs of the namespace. A log or two of each is followed: the first and the last pod,\n"
         "then the one that tells of steps or tests; of no more than `streams` logs together, the largest jobs first.\n"
         "Of the others only restarts and failures are told. GPUs are asked by the DCGM exporter."
     )
@@ -105,7 +111,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Wait until a job has reached something. An alarm ends the wait too, unless --ignore-alarms is given: no new\n"
-        "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a rank behind, a restart, a GPU\n"
+        "iteration (stall) or line (silent), nan, a loss spike, busbw under the line, a pod behind, a restart, a GPU\n"
         "fault (gpu). Warm-up, evaluation and checkpoints have more time."
     )
     defaults = Thresholds()
@@ -128,11 +134,11 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         help="busbw>250 (GB/s, the last test), step=100, loss<2, running, or done (default); one of several is enough",
     )  # fmt: skip
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after that (default: never)")
-    parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the time-out count")
+    parser.add_argument("--ignore-alarms", action="store_true", help="only the job's end and the timeout count")
     parser.add_argument("--without", metavar="ALARMS", help="alarms that do not count, such as spike,gpu")
-    parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any rank")
+    parser.add_argument("--silent", type=float, metavar="S", help="seconds without a line of any pod")
     parser.add_argument("--stall", type=float, metavar="S", help="seconds without a new iteration")
-    parser.add_argument("--behind", type=int, metavar="N", help="steps that a rank may be behind")
+    parser.add_argument("--behind", type=int, metavar="N", help="steps that a pod may be behind")
     parser.add_argument("--busbw", type=float, metavar="GB/S", help="pass line of NCCL tests")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     parser.add_argument("--json", action="store_true", help="as JSON")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.alarms import Heard
+from console.models.finding import find_job
+from console.models.health import job_health
 from console.models.job import JobState
 from console.models.why_job import why_jobset
 from screens.cli.connect import connected
-from screens.cli.jobs import find_job
 from screens.cli.launching import WAIT_KINDS
 from screens.cli.output import say, say_json
 
 if TYPE_CHECKING:
-    from console.models.alarm import Alarm
+    from console.models.health import Health
     from console.models.job import JobSet
     from console.session import Session
     from screens.cli.options import Options
@@ -32,30 +35,51 @@ async def why(options: Options) -> int:
         job = fleet.jobsets.get((session.namespace, options.job))
         if job is None and card is None:
             find_job(fleet, session.namespace, options.job)
-        sentence = why_jobset(job, session.fleet).sentence if job else "is not in the cluster any more"
-        found: tuple[Alarm, ...] = ()
-        usual = "is done"
-        if job and not job.finished and not sentence:
-            found, usual = await _heard(session, job)
+        reason = why_jobset(job, session.fleet) if job else None
+        sentence = reason.sentence if reason else "is not in the cluster any more"
+        heard, health = Heard(), None
+        if job and not sentence:
+            heard, health = await _looked_at(session, job)
         if options.json:
-            sentence = sentence or (usual if found else "")
             told = {"namespace": session.namespace, "name": options.job, "state": job.state if job else None,
-                    "why": sentence, "card": msgspec.to_builtins(card) if card else None, "alarms": found}  # fmt: skip
+                    "health": asdict(health or job_health(job, session.fleet)) if job else None,
+                    "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
+                    "why": sentence or (health.words if health else ""),
+                    "card": msgspec.to_builtins(card) if card else None,
+                    "alarms": [asdict(each) | {"next": each.next} for each in heard.alarms]}  # fmt: skip
             say_json(told)
             return 0
         for line in card.told() if card else ():
             say(line)
         if card is None or (job and job.state is not JobState.FAILED):
-            say(f"{options.job} {sentence or usual}.")
+            say(f"{options.job} {sentence or (_words(health, heard) if health else 'is done')}.")
+            if reason is not None and reason.next:
+                say(f"{reason.next}.")
+            for alarm in heard.alarms[-1:]:
+                more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
+                say(f"{more}{alarm.next}.")
     return 0
 
 
-async def _heard(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], str]:
-    """The alarms of a job that nothing keeps from running, and how it is in words."""
-    found, refused = await session.alarms.hear(*job.key, LISTENS)
-    state = "runs" if job.state is JobState.RUNNING else f"is {job.state}"
-    if found:
-        return found, f"{state}, but {'; '.join(f'{each.kind} alarm: {each.words}' for each in found)}"
-    if refused:
-        return (), f"{state}; nothing more is known of it: {refused.rstrip('.')}"
-    return (), f"{state}, and no alarm rang in {LISTENS:g} s (a4 alarms listens longer)"
+async def _looked_at(session: Session, job: JobSet) -> tuple[Heard, Health]:
+    """What is heard of a job that nothing keeps from running, or the end of the log of one that is done."""
+    heard = Heard()
+    if not job.finished:
+        heard = await session.alarms.hear(*job.key, LISTENS)
+    else:
+        await session.measures.glancing.look([job.key])
+    glance = session.measures.glancing.of(job.uid)
+    return heard, job_health(job, session.fleet, alarms=heard.alarms, late=heard.late, glance=glance)
+
+
+def _words(health: Health, heard: Heard) -> str:
+    """How it is, after its name."""
+    state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
+        health.state, f"is {health.state}"
+    )
+    if health.words:
+        return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
+    if heard.refused:
+        return f"{state}; nothing more is known of it: {heard.refused.rstrip('.')}"
+    known = health.state == JobState.SUCCEEDED
+    return state if known else f"{state}, and no alarm rang in {LISTENS:g} s (a4 alarms listens longer)"

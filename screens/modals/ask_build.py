@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.models.build import MACHINES, BuildPlan
@@ -65,7 +66,7 @@ class AskBuild(Question["BuildPlan | None"]):
         plan = self._plan
         values = {**plan.context.defaults, **plan.substitutions}
         with VerticalScroll() as box:
-            box.border_title = f"Build {plan.context.name} in {plan.project}, {plan.location}"
+            box.border_title = Content(f"Build {plan.context.name} in {plan.project}, {plan.location}")
             yield Static(plan.context.title, markup=False)
             yield Static(f"from {plan.context.folder}", markup=False, classes="hint")
             lines = [(name, values.get(name, "")) for name in plan.context.wanted]
@@ -75,7 +76,7 @@ class AskBuild(Question["BuildPlan | None"]):
                     yield Input(value, name=name, compact=True)
                 yield Static(_MEANINGS.get(name, ""), markup=False, classes="meaning")
             yield Static("", markup=False, id="wrong")
-            box.border_subtitle = "Enter builds it, Esc turns away; it goes on when the console closes"
+            box.border_subtitle = "Enter builds it, Esc cancels; it goes on when the console closes"
 
     def on_mount(self) -> None:
         """What is wrong stands there at once."""
@@ -92,7 +93,7 @@ class AskBuild(Question["BuildPlan | None"]):
         emptied = [name for name, value in typed.items() if not value]
         plan = replace(self._plan, substitutions=changed, machine=machine)
         if time is None:
-            return plan, f"The time-out is written {_MEANINGS[TIME]}."
+            return plan, f"The timeout is written {_MEANINGS[TIME]}."
         plan = replace(plan, time_out=int(time[1]) * _UNITS[time[2]])
         if machine not in MACHINES:
             return plan, f"Cloud Build has no machine {machine or '(none)'}: {', '.join(MACHINES)}."

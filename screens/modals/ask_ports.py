@@ -51,7 +51,7 @@ class AskPorts(Question["Answer | None"]):
                          markup=False, classes="hint")  # fmt: skip
             yield Static("", markup=False, id="keeps")
             yield Static("", markup=False, id="wrong")
-            yield Static("Enter opens, Esc turns away.", markup=False, classes="hint")
+            yield Static("Enter opens, Esc cancels.", markup=False, classes="hint")
 
     def on_mount(self) -> None:
         """Typing replaces what is offered."""

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual import getters, on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Static
 
 from console.models.attach import Editor
@@ -78,7 +79,7 @@ class Attached(Question[Editor | None]):
         """The name, the editors, and the way by hand of the one under the cursor."""
         host = self._host
         with Vertical() as box:
-            box.border_title = host.host
+            box.border_title = Content(host.host)
             yield Static(f"{' '.join(host.command)}    as {host.user}, in {host.folder}", markup=False, id="command")
             keys = ", ".join(host.fingerprints)
             yield Static(f"Its host key was read through the API: {keys}" if keys else "", markup=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Static
 
 from screens.modals.question import Question
@@ -46,10 +47,10 @@ class ChangeLook(Question[bool]):
         """The sentence, the objects, the keys."""
         yes = f"y or ctrl+s: {self._verb}   " if self.can_be else ""
         with Vertical() as box:
-            box.border_title = self._question
+            box.border_title = Content(self._question)
             yield SentenceLine()
             yield ChangeText()
-            yield Static(f"{yes}esc leaves everything as it is   ↑↓ read", classes="keys", markup=False)
+            yield Static(f"{yes}esc cancels   ↑↓ read", classes="keys", markup=False)
 
     def on_mount(self) -> None:
         """Fill it."""

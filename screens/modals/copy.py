@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
@@ -56,7 +57,7 @@ class CopyDialog(Question[None]):
     def compose(self) -> ComposeResult:
         """Two lines to type in, a bar, the keys."""
         with Vertical() as box:
-            box.border_title = self._heading
+            box.border_title = Content(self._heading)
             for name, label, value in (("source", self._sides[0], ""), ("target", self._sides[1], self._first_target)):
                 with Horizontal():
                     yield Static(label, markup=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from screens.modals.question import Question
@@ -43,10 +44,10 @@ class EditValues(Question[str | None]):
     def compose(self) -> ComposeResult:
         """The text, what is wrong with it, the keys."""
         with Vertical() as box:
-            box.border_title = self._question
+            box.border_title = Content(self._question)
             yield YamlEditor()
             yield SentenceLine()
-            yield Static("ctrl+s shows what would change   esc leaves everything as it is", classes="keys",
+            yield Static("ctrl+s shows what would change   esc cancels", classes="keys",
                          markup=False)  # fmt: skip
 
     def on_mount(self) -> None:

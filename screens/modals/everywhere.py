@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import ConsoleError
-from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, rank_words, worst
+from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, worst
+from console.models.rank_words import ranges
 from screens.modals.question import Question
 from screens.widgets.output_text import RULE, OutputText
 from screens.widgets.sentence_line import SentenceLine
@@ -66,15 +68,15 @@ class Everywhere(Question[None]):
     def compose(self) -> ComposeResult:
         """Two lines to type in, what came, the keys."""
         with Vertical() as box:
-            box.border_title = f"Run in ranks of {self._job}"
+            box.border_title = Content(f"Run in pods of {self._job}")
             with Horizontal():
                 yield Static("Command")
                 yield Input(
-                    placeholder="for the shell of each rank, such as nvidia-smi -L | wc -l", compact=True, id="command"
+                    placeholder="for the shell of each pod, such as nvidia-smi -L | wc -l", compact=True, id="command"
                 )
             with Horizontal():
-                yield Static("Ranks")
-                yield Input(rank_words(self._known), compact=True, id="ranks")
+                yield Static("Pods")
+                yield Input(ranges(self._known), compact=True, id="ranks")
             yield SentenceLine()
             yield OutputText()
             yield Static(
@@ -137,7 +139,7 @@ class Everywhere(Question[None]):
     def _answered(self) -> str:
         kinds = len(grouped(self._ended))
         same = "" if not self._ended else ", all the same" if kinds == 1 else f", {kinds} different answers"
-        return f"{len(self._ended)} of {count(self._wanted, 'rank')} answered{same if len(self._ended) > 1 else ''}"
+        return f"{len(self._ended)} of {count(self._wanted, 'pod')} answered{same if len(self._ended) > 1 else ''}"
 
     def _say(self, ink: str, words: str) -> None:
         glyph = {"bad": "✗ ", "ok": "● ", "waits": "⚠ "}.get(ink, "◐ ")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from screens.modals.question import Question
@@ -76,7 +77,7 @@ class PasteReport(Question[None]):
     def compose(self) -> ComposeResult:
         """A line for each."""
         with Vertical() as box:
-            box.border_title = self._head
+            box.border_title = Content(self._head)
             with VerticalScroll():
                 for runs in self._lines:
                     line = SentenceLine()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Input, Static
 
 from screens.modals.question import Question
@@ -70,10 +71,10 @@ class Pick(Question[str | None]):
     def compose(self) -> ComposeResult:
         """A line to type in over the entries."""
         with Vertical() as box:
-            box.border_title = self._question
+            box.border_title = Content(self._question)
             yield Input(placeholder="type to narrow" + (", or a name of your own" if self._free else ""), compact=True)
             yield ChoiceTable()
-            yield Static("Enter takes it, Esc turns away.", classes="hint")
+            yield Static("Enter takes it, Esc cancels.", classes="hint")
 
     def on_mount(self) -> None:
         """Show the entries, the present one under the cursor."""

@@ -27,7 +27,7 @@ class Prompt(Question[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "turn_away", "Cancel", id="prompt.cancel")]
 
-    def __init__(self, title: str, value: str = "", *, hint: str = "Enter takes it, Esc turns away.") -> None:
+    def __init__(self, title: str, value: str = "", *, hint: str = "Enter takes it, Esc cancels.") -> None:
         super().__init__()
         self._question, self._value, self._hint = title, value, hint
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.alarms.seeing import faults
 from console.models.gpu_board import DCGM, METRICS, SMI, STALE, Foremost, GpuBoard
 from screens.tabs.tab import JobTab
 from screens.widgets.gpu_table import USUAL, GpuRow, GpuTable
@@ -38,7 +39,8 @@ class GpusTab(JobTab):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "metric(1)", "Metric", id="gpus.metric", tooltip="Use, memory, power, heat, clock, ECC in turn"),
+        Binding("m", "metric(1)", "Metric", id="gpus.metric",
+                tooltip="Use, memory, power, heat, clock, NVLink, ECC in turn"),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
         Binding("d", "source", "Source", id="gpus.source",
                 tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),
@@ -121,6 +123,11 @@ class GpusTab(JobTab):
         self._place = (self._place + step) % len(METRICS)
         self._show()
 
+    @property
+    def fault(self) -> str:
+        """The GPUs with faults."""
+        return "; ".join(faults(self.board)[:2])
+
     def _show(self) -> None:
         what, board = METRICS[self._place], self.board
         middle = board.median(what)
@@ -161,7 +168,7 @@ class GpusTab(JobTab):
 
 def row_words(rank: RankGpus, now: float) -> list[Run]:
     """One rank in words: what its worst GPU shows in everything that is measured."""
-    runs = [Run(f"rank {rank.rank}", "strong"), Run(f"  {rank.node}", "dim")]
+    runs = [Run(f"pod {rank.rank}", "strong"), Run(f"  {rank.node}", "dim")]
     if rank.problem:
         return [*runs, Run(f"  {rank.problem}", "waits")]
     for gpu in rank.gpus:

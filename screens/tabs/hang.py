@@ -10,8 +10,8 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.models.everywhere import rank_words
 from console.models.hang_lines import STACKS, member_lines, pod_lines
+from console.models.rank_words import process_words, ranges
 from screens import wording
 from screens.modals.confirm import Confirm
 from screens.modals.pick import Choice, Pick
@@ -44,8 +44,8 @@ class GroupTable(ResourceTable["HangGroup"]):
         Column("", lambda group: Run("✗", "bad") if group.suspect else Run("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),
         Column("WHERE", lambda group: Run(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
-        Column("RANKS", lambda group: rank_words(group.ranks), least=8, most=40),
-        Column("PODS", lambda group: rank_words({each.pod_rank for each in group.members}), least=4, most=16),
+        Column("RANKS", lambda group: ranges(group.ranks), least=8, most=40),
+        Column("PODS", lambda group: ranges({each.pod_rank for each in group.members}), least=4, most=16),
         Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
         Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
     )
@@ -111,6 +111,12 @@ class HangTab(JobTab):
     def keys_to(self) -> Widget:
         """The groups."""
         return self.table
+
+    @property
+    def fault(self) -> str:
+        """The rank that the others wait for."""
+        lives = self.line is not None and not self.line.jobset.finished
+        return self.report.short.rstrip(".") if lives and self.report is not None and self.report.suspects else ""
 
     def opened(self) -> None:
         """The first time it looks by itself."""
@@ -179,6 +185,8 @@ class HangTab(JobTab):
         self.refresh_bindings()
         lines: list[str] = []
         if group is not None:
+            if self.is_open:  # keys of the page are about the pod of the process
+                self.post_message(self.Chosen(group.members[0].pod_rank))
             lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.words}")
             lines += member_lines(group)
             if len(group.members) > STACKS:
@@ -187,7 +195,7 @@ class HangTab(JobTab):
 
     @on(GroupTable.Opened, "GroupTable")
     def open_rank(self, event: GroupTable.Opened) -> None:
-        """Enter is the log of the first rank's pod."""
+        """Enter is the log of the pod of the first process."""
         event.stop()
         process = self._process()
         if process is not None:
@@ -206,15 +214,17 @@ class HangTab(JobTab):
             return
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
-        place = await app.push_screen_wait(Prompt(f"Record rank {process.rank} for {FLAME:g} s and save it to", name))
+        place = await app.push_screen_wait(
+            Prompt(f"Record {process_words(process.place)} for {FLAME:g} s and save it to", name)
+        )
         if not place:
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
-        with self.live.report_errors(f"No flame graph of rank {process.rank}"):
-            self.notify(f"Records rank {process.rank} for {FLAME:g} s…", markup=False)
+        with self.live.report_errors(f"No flame graph of {process_words(process.place)}"):
+            self.notify(f"Records {process_words(process.place)} for {FLAME:g} s…", markup=False)
             file = await asyncio.to_thread(Path(place).expanduser)
             size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
-            self.notify(f"{file}, {size:,} bytes.", title="Flame graph saved", markup=False)
+            self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved", markup=False)
 
     @work(group="hang-facts", exclusive=True)
     async def action_facts(self) -> None:
@@ -223,12 +233,14 @@ class HangTab(JobTab):
         if process is None:
             return
         choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
-        what = await self.live.app.push_screen_wait(Pick(f"Of rank {process.rank}, pid {process.pid}", choices))
+        what = await self.live.app.push_screen_wait(
+            Pick(f"Of {process_words(process.place)}, pid {process.pid}", choices)
+        )
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} does not tell its {what}"):
             said = await self.live.session.xray.facts(*self.key, process, what)
-            self.text.show(f"{RULE}● {what} of rank {process.rank}, pid {process.pid}\n{said}")
+            self.text.show(f"{RULE}● {what} of {process_words(process.place)}, pid {process.pid}\n{said}")
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:

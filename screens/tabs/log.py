@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.follow.finding import firsts, place_of
 from console.models.consensus import Consensus
+from console.models.levels import FIRST_ERROR
+from console.models.rank_words import pod_words
+from console.models.ranks import first_failure
 from console.models.text import AgreedText
 from screens.saving import save_log
 from screens.tabs.tab import JobTab
@@ -20,15 +25,21 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from console.follow.finding import Line, Place
     from console.follow.joblog import JobLog
+    from console.models.alarm import Alarm
     from console.models.fleet import Fleet
     from console.spool.part import Part
     from screens.widgets.job_line import JobLine
 
+LOOKS = 40
+"""Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""
+OFFERS = 15.0
+"""Seconds for which Enter goes to an error that was found elsewhere."""
 RENEW = 0.1
 """Seconds between two drawings while lines stream in."""
 MODES = ("one", "all", "agreed")
-_TITLES = {"one": "One rank", "all": "All ranks", "agreed": "Agreed"}
+_TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
 
 
 class LogTab(JobTab):
@@ -38,8 +49,9 @@ class LogTab(JobTab):
     KEY = "l"
     TITLE = "Log"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "mode", "One/all/agreed", id="log.mode",
-                tooltip="The chosen rank, all ranks merged by time, or each line once that many ranks print"),
+        Binding("m", "mode", "One/all/same", id="log.mode",
+                tooltip="The chosen pod, all pods merged by time, or each line once that many pods print"),
+        Binding("enter", "go_there", "Go there", id="log.go-there", tooltip="To the first error of another pod"),
     ]  # fmt: skip
 
     view = getters.query_one(LogView)
@@ -47,6 +59,12 @@ class LogTab(JobTab):
     _asked = False
     _log: JobLog | None = None
     _renewed = -1
+    given = False
+    """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
+    _led_to: Alarm | None = None
+    """The alarm whose place was shown last."""
+    _offer: Line | None = None
+    """The first error of another pod, while Enter goes there."""
 
     @property
     def turns_ranks(self) -> bool:
@@ -63,11 +81,84 @@ class LogTab(JobTab):
         return self.view.lines
 
     def come(self) -> None:
-        """From here on it is followed."""
+        """From here on it is followed: where the alarm came from, or in the pod that prints iterations."""
+        first, alarm = not self._asked, self._alarm()
         if not self._asked:
             self._asked = True
             self._follow()
         super().come()
+        if not self.given and (first or (alarm is not None and alarm != self._led_to)):
+            self._look_for_place()
+        self.given = False
+
+    def _alarm(self) -> Alarm | None:
+        """The newest that is there now."""
+        return self.line.alarms[-1] if self.line is not None and self.line.alarms else None
+
+    @work(group="place", exclusive=True)
+    async def _look_for_place(self) -> None:
+        """Choose the pod that somebody who opens the log wants to see, as soon as its lines have come."""
+        pod: int | None = None
+        alarm: Alarm | None = None
+        place: Place | None = None
+        for _ in range(LOOKS):
+            await asyncio.sleep(RENEW)
+            line, alarm = self.line, self._alarm()
+            if line is None or self._log is None:
+                continue
+            pod = self.rank if pod is None else pod
+            failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
+            if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
+                return
+            place = await asyncio.to_thread(place_of, self._parts(), alarm)
+            if place is not None:
+                break
+        self._led_to = alarm
+        if place is None:
+            if alarm is not None and self.mode == "one" and self.rank == pod:
+                self.action_mode()
+            return
+        if place.pod != pod:
+            self.post_message(self.Chosen(place.pod, led=True))
+            self.rank = place.pod
+        if place.pattern:
+            self.view.lines.find_first(place.pattern)
+
+    @on(LogView.NoError)
+    @work(group="errors", exclusive=True)
+    async def look_elsewhere(self) -> None:
+        """Whether another pod tells of an error."""
+        if self.mode != "one" or self._log is None:
+            return
+        found = await asyncio.to_thread(firsts, self._parts(), FIRST_ERROR)
+        found.pop(self.rank, None)
+        if not found:
+            self.view.tell_answer("No line of any pod tells of an error.", OFFERS)
+            return
+        first = min(found.values(), key=lambda each: each.time)
+        where = first.where or f"{datetime.fromtimestamp(first.time).astimezone():%H:%M:%S}"
+        several = len(found) > 1
+        others = f"{pod_words(*found)} {'have' if several else 'has'} some, first"
+        others += f" pod {first.pod}" if several else ""
+        self._offer = first
+        self.refresh_bindings()
+        self.view.tell_answer(f"pod {self.rank} has none; {others} at {where}: Enter", OFFERS)
+        await asyncio.sleep(OFFERS)
+        self._offer = None
+        self.refresh_bindings()
+
+    def action_go_there(self) -> None:
+        """To the first error of the other pod."""
+        if self._offer is not None:
+            self.post_message(self.Chosen(self._offer.pod, led=True))
+            self.rank = self._offer.pod
+            self._offer = None
+            self.view.tell_answer("")
+            self.view.action_first_error()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter goes where an answer has said that it does."""
+        return self._offer is not None if action == "go_there" else super().check_action(action, parameters)
 
     def connected_anew(self) -> None:
         """Follow on."""
@@ -76,7 +167,7 @@ class LogTab(JobTab):
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         """The note beside the title."""
-        self.note = f"rank {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
+        self.note = f"pod {self.rank}" if self.mode == "one" else _TITLES[self.mode].lower()
         self._tell()
 
     def watch_rank(self) -> None:
@@ -95,7 +186,7 @@ class LogTab(JobTab):
                 self._log = log
                 self._show_log(again=before is not None)
                 if before is not None and self.mode == "agreed":
-                    self._agree(log)
+                    self._agree(log, again=True)
                 await self._renew_while_open(log)
             self._tell()
 
@@ -161,15 +252,21 @@ class LogTab(JobTab):
         return " ".join(said)
 
     @work(group="agreed", exclusive=True)
-    async def _agree(self, log: JobLog) -> None:
+    async def _agree(self, log: JobLog, *, again: bool = False) -> None:
+        """Count who prints what; `again`: as before, which is shown until all of that has been counted."""
         consensus = Consensus()
-        text = AgreedText(consensus, log.ranks)
-        self.view.lines.show_text(text)
+        text, read = AgreedText(consensus, log.ranks, lambda: log.unread), 0
+        if not again:
+            self.view.lines.show_text(text)
         async with aclosing(log.lines()) as batches:
             async for batch in batches:
                 consensus.add(batch)
                 if self.mode != "agreed":
                     return
+                read += len(batch)
+                if again and read >= sum(map(len, log.parts)):
+                    again = False
+                    self.view.lines.take_over(text)
                 if self.is_open:
                     self.view.lines.renew()
                 await asyncio.sleep(0)
@@ -207,25 +304,25 @@ class LogTab(JobTab):
             return ""
         rank, bar = min(bars.items())
         more = f" (and {len(bars) - 1} more)" if len(bars) > 1 else ""
-        return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ rank {rank}: {bar.strip()}{more}"
+        return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ pod {rank}: {bar.strip()}{more}"
 
     def _about_rank(self) -> str:
         rank = self.chosen
         if rank is None:
-            return f"rank {self.rank}"
+            return f"pod {self.rank}"
         waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
         kept = self._log is not None and any(map(len, self._log.parts_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits
         where = f" on {rank.node}" if rank.node else ""
         attempt = f", attempt {rank.pod.attempt + 1}" if rank.pod and rank.pod.attempt else ""
-        return f"rank {rank.number}  {rank.name}{where}{attempt}"
+        return f"pod {rank.number}  {rank.name}{where}{attempt}"
 
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
         """Ask where to, and write."""
-        name = f"{self.key[1]}-rank-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
+        name = f"{self.key[1]}-pod-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
         await save_log(self.live, event.text, name)
 
 

@@ -40,9 +40,9 @@ FEW = 8
 class RanksTab(JobTab):
     """Matrix and table have one cursor; Enter on a rank is its log."""
 
-    NAME = "ranks"
+    NAME = "pods"
     KEY = "r"
-    TITLE = "Ranks"
+    TITLE = "Pods"
     DEFAULT_CSS: ClassVar[str] = """
     RanksTab {
         RankMatrix { max-height: 8; margin: 1 0 0 0; }
@@ -108,7 +108,7 @@ class RanksTab(JobTab):
     async def _listen(self) -> None:
         from console.follow.pulse import pulses
 
-        with self.live.report_errors("The ranks cannot be listened to"):
+        with self.live.report_errors("The pods cannot be watched"):
             async with self.job_log() as log, aclosing(pulses(log)) as beats:
                 async for pulse in beats:
                     self._pulse = pulse

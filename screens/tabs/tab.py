@@ -51,6 +51,8 @@ class JobTab(Vertical, metaclass=Abstract):
         rank: int
         open: str = ""
         """Name of the tab to open with it; empty: none."""
+        led: bool = False
+        """Whether the tab led there by itself: no person has chosen it."""
 
     def __init__(self, key: tuple[str, str]) -> None:
         super().__init__(id=self.NAME)
@@ -106,6 +108,11 @@ class JobTab(Vertical, metaclass=Abstract):
     def turns_ranks(self) -> bool:
         """Whether it shows one rank at a time, so that `<` and `>` go from rank to rank."""
         return False
+
+    @property
+    def fault(self) -> str:
+        """What it found wrong with the job, in words; empty: nothing. It changes with the note beside its title."""
+        return ""
 
     @property
     @abstractmethod

@@ -9,7 +9,9 @@ from textual import getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.models.health import NO_STEPS
 from console.models.training_export import export_tracks
+from screens import wording
 from screens.exporting import save_export
 from screens.tabs.tab import JobTab
 from screens.widgets.job_head import training_waits
@@ -49,6 +51,12 @@ class TrainingTab(JobTab):
         """The charts."""
         return self.panel.charts
 
+    @property
+    def fault(self) -> str:
+        """What is no number."""
+        track = self._job.track if self._job else None
+        return track.standing().nan_words if track is not None and track.nan else ""
+
     def come(self) -> None:
         """From here on it is read."""
         if not self._asked:
@@ -66,7 +74,9 @@ class TrainingTab(JobTab):
         self._show()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """What it waits for."""
+        """What it waits for, and whether its next step is late."""
+        self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
+        self._tell()
         if self.is_open:
             self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
 
@@ -87,7 +97,10 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job else None
         if track is not None and track.last is not None:
             loss = track.latest("loss")
-            self.note = "nan" if track.nan else f"loss {loss:.4g}" if loss is not None else ""
+            health = self.line.health if self.line is not None else None
+            late = f"{wording.WAITS.text} {health.state}" if health is not None and health.state in NO_STEPS else ""
+            known = f"loss {loss:.4g}" if loss is not None else ""
+            self.note = f"{wording.BAD.text} loss is NaN" if track.nan else late or known
 
     def _show(self) -> None:
         if self._job is not None:

@@ -58,7 +58,7 @@ def host_mark(host: Host) -> Run:
     node = host.node
     if host.out == host.total:
         return Run(" ")  # its pips say it
-    if node.faults and not (node.maintenance_active and len(node.faults) == 1):
+    if host.faults and not (node.maintenance_active and len(host.faults) == 1):
         return Run("✗", "bad")
     if node.maintenance_active or node.maintenance_at:
         return Run("⚠", "waits")
@@ -72,6 +72,8 @@ def host_caption(host: Host) -> str:
         return f"{len(names)} jobs"
     if names:
         return names[0]
-    if host.node.faults:
+    if host.starting:
+        return "starting"
+    if host.faults:
         return "faulty"
     return "cordoned" if host.node.cordoned else ""

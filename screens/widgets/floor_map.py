@@ -107,7 +107,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         if pip.state is PipState.FREE:
             return Run("·", "text")
         if pip.state is PipState.OUT:
-            return Run("✗", "bad") if host.node.faults else Run("‖", "dim")
+            return Run("✗", "bad") if host.faults else Run("◐", "waits") if host.starting else Run("‖", "dim")
         uid = pip.holder.uid if pip.holder else ""
         return Run(self.glyph(uid), self._inks.get(uid, "dim"))
 

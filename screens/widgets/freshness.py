@@ -37,7 +37,7 @@ def freshness_runs(links: Sequence[Link], now: float, *, trouble: str = "") -> l
 def _age(links: Sequence[Link], now: float) -> list[Run]:
     heard = max((link.heard for link in links), default=0.0)
     quiet = (now - heard) // STEP * STEP
-    return [Run(f", quiet for {duration(quiet)}", "dim")] if heard and quiet else []
+    return [Run(f", no change for {duration(quiet)}", "dim")] if heard and quiet else []
 
 
 def _phrase(state: LinkState, links: Sequence[Link], known: Sequence[Link], now: float) -> list[Run]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.models.gpu_network import added
 from screens.widgets.column import Column
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
@@ -75,11 +76,21 @@ def _column(index: int) -> Column[GpuRow]:
     return Column(f"GPU {index}", cell, width=_CELL, right=True)
 
 
+def _rdma(row: GpuRow) -> Cell:
+    """What goes over all network cards of a pod."""
+    links = row.gpus.rdma
+    received, sent = added([each.received for each in links]), added([each.sent for each in links])
+    if received is None or sent is None:
+        return Run("not known" if row.gpus.gpus else "", "faint")
+    return f"{received / 1e9:.1f} {sent / 1e9:6.1f}"
+
+
 def columns(gpus: int) -> Sequence[Column[GpuRow]]:
     """Columns for that many GPUs a rank."""
     return (
-        Column("RANK", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
+        Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(_column(index) for index in range(gpus)),
+        Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
         Column("NODE", lambda row: Run(row.gpus.node, "dim"), least=8, most=48, drop=2, sort=lambda row: row.gpus.node),
         Column("", lambda row: Run(row.gpus.problem, "waits") if row.gpus.problem else "", fill=True, least=0, drop=1),
     )
@@ -88,8 +99,8 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
 class GpuTable(ResourceTable[GpuRow]):
     """The ranks, those that stand out first."""
 
-    NOUN = "rank"
-    EMPTY = Notice("No GPU has been read yet.", "Each rank's nvidia-smi is asked every two seconds.")
+    NOUN = "pod"
+    EMPTY = Notice("No GPU has been read yet.", "Each pod's nvidia-smi is asked every two seconds.")
     _gpus = 0
 
     def fit_gpus(self, gpus: int) -> None:
@@ -105,4 +116,4 @@ class GpuTable(ResourceTable[GpuRow]):
     def row_text(self, row: GpuRow) -> str:
         """Rank, node, faults."""
         faults = " ".join(word for gpu in row.gpus.gpus for word in gpu.faults)
-        return f"rank {row.gpus.rank} {row.gpus.pod} {row.gpus.node} {row.gpus.problem} {faults}"
+        return f"pod {row.gpus.rank} {row.gpus.pod} {row.gpus.node} {row.gpus.problem} {faults}"

@@ -60,11 +60,12 @@ _LIGHT = {
     "ground-here": "#0b5cad",
     "ground-practice": "#e2d1f5",
 }
-# Twelve job colours that stay apart for colour-blind eyes (after Paul Tol's and Okabe-Ito's sets), per ground.
-_DARK_JOBS = ("#56b4e9", "#e69f00", "#00c08b", "#cc79a7", "#f0e442", "#7a8cff", "#ff7f50", "#a6d854",
-              "#e377c2", "#66d9d9", "#c9a66b", "#b39ddb")  # fmt: skip
-_LIGHT_JOBS = ("#0072b2", "#b35900", "#00805c", "#aa4499", "#7a6f00", "#332288", "#c0392b", "#4d7c0f",
-               "#882255", "#117a7a", "#7b5a2b", "#6a4fb0")  # fmt: skip
+# Twelve job colours per ground, far from each other, for colour-blind eyes too, and from the red and amber of states.
+# All are of the palette of 256 colours, so that they are the same there.
+_DARK_JOBS = ("#5fafd7", "#ff5fd7", "#87ff87", "#5f5fff", "#d7ff5f", "#af5f87", "#5fffff", "#5f875f",
+              "#afafff", "#af5fd7", "#ffd7ff", "#5f5faf")  # fmt: skip
+_LIGHT_JOBS = ("#0087af", "#d700ff", "#00875f", "#000087", "#5f8700", "#d75faf", "#5f5fff", "#5f005f",
+               "#0000ff", "#af00af", "#5f5faf", "#ff0087")  # fmt: skip
 
 
 def _variables(colours: dict[str, str], jobs: tuple[str, ...]) -> dict[str, str]:

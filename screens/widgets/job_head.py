@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from console.models.alarm import GLYPH, AlarmKind
+from console.models.health import Level
 from console.models.job import JobState
 from console.models.ranks import first_failure
 from screens import wording
@@ -14,6 +16,7 @@ from screens.wording import Run
 
 if TYPE_CHECKING:
     from console.models.event import Event
+    from console.models.job import JobSet
     from console.models.pod import Pod
     from screens.widgets.job_line import JobLine
     from screens.widgets.listing import RowKey
@@ -32,13 +35,14 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
     parts: list[tuple[str, Cell]] = [
         ("", Run(jobset.name, "strong")),
         ("", jobset.recipe or "JobSet"),
-        ("ranks", ranks_cell(line)),
+        ("pods", ranks_cell(line)),
         ("GPUs", str(jobset.gpus)),
         ("try", attempt_cell(line)),
         ("queue", jobset.queue or "none"),
         ("priority", jobset.priority_class),
-        ("owner", jobset.owner),
+        ("owner", line.owner),
         ("age", wording.age(at - jobset.created) if jobset.created else ""),
+        ("removed in", wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""),
         ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
@@ -51,6 +55,21 @@ def head(line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool 
     return runs
 
 
+TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")
+"""Names of recipes that print training steps."""
+
+
+def tab_of(recipe: str) -> str:
+    """The tab with the progress of such a job: of what is no test and no known training, its pods."""
+    return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
+
+
+def first_tab(jobset: JobSet | None) -> str:
+    """The tab that a job's page opens with: its progress; its pods while it waits, and where they failed."""
+    waits = jobset is None or jobset.state in {JobState.PENDING, JobState.FAILED}
+    return "pods" if waits or jobset is None else tab_of(jobset.recipe)
+
+
 def told(line: JobLine | None, *, gone: bool) -> list[Run]:
     """Why it is as it is, in sentences."""
     if line is None:
@@ -60,15 +79,16 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
     runs: list[Run] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        runs.append(Run(f"{GLYPH} {alarm.kind}: {alarm.words}. ", "bad"))
+        runs.append(Run(f"{GLYPH} {alarm.full} ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
         where = f" on {first.node}" if first.node else ""
         runs.append(Run(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
-    if sentence and first is None:
-        runs.append(Run(f"{sentence} "))
+    if sentence and first is None and not line.health.alarmed:
+        ink = {Level.BAD: "bad", Level.LATE: "waits"}.get(line.health.level, "")
+        runs.append(Run(f"{sentence} ", ink))
     if own:
         runs.append(Run(f"“{own}”", "dim"))
     if not runs:
@@ -77,25 +97,24 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
 
 
 def _well(line: JobLine) -> str:
+    """What is said of a job of which nothing is known to be wrong."""
     place = place_words(line)
     if line.jobset.state is JobState.SUCCEEDED:
         return "Done."
+    if line.health.level is not Level.WELL:
+        return f"It is {line.health.state}."
     return f"All is well, {place}." if place else "All is well."
 
 
 def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
     """What the log of a rank waits for; empty once its container has started; `over`: no pod will come any more."""
     if pod is None:
-        return (
-            f"rank {rank} has no pod any more, and its log is gone with it"
-            if over
-            else f"rank {rank} waits for its pod"
-        )
+        return f"pod {rank} is gone, and its log with it" if over else f"pod {rank} has not been created yet"
     main = pod.main
     if pod.finished or pod.restarts or (main is not None and main.state != "waiting"):
         return ""
     why = pod.unschedulable or pod.message or (main.message if main else "")
-    return f"rank {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
+    return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
 
 
 def nccl_waits(line: JobLine) -> str:
@@ -109,10 +128,10 @@ def nccl_waits(line: JobLine) -> str:
     waits = rank_waits(0, first)
     if waits:
         return f"The test has not started: {waits}"
-    up = f"{line.up} of {wording.count(jobset.ranks, 'rank')} up"
+    up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
     if jobset.recipe.startswith("nccl"):
         return f"Waits for the first table: {up}."
-    return f"No NCCL table in the log of rank 0 so far ({up})."
+    return f"No NCCL table in the log of pod 0 so far ({up})."
 
 
 def training_waits(line: JobLine) -> str:
@@ -125,7 +144,7 @@ def training_waits(line: JobLine) -> str:
     waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
     if waits:
         return f"Training has not started: {waits}"
-    return f"No training step in the log so far ({line.up} of {wording.count(jobset.ranks, 'rank')} up)."
+    return f"No training step in the log so far ({line.up} of {wording.count(jobset.ranks, 'pod')} up)."
 
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.models.alarm import GLYPH, AlarmKind
+from console.models.alarm import GLYPH
+from console.models.health import NO_STEPS, Level, job_health
 from console.models.job import JobState
 from console.models.ranks import Rank, first_failure, ranks
 from console.models.reference import Passing
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from console.models.alarm import Alarm
     from console.models.fleet import Fleet
     from console.models.glance import Glance
+    from console.models.health import Health
     from console.models.job import JobSet
     from console.models.why import Why
     from screens.wording import Cell
@@ -33,6 +35,14 @@ class JobLine:
     """What its log said last; None: nothing is known."""
     alarms: tuple[Alarm, ...] = ()
     """What is wrong with it now, if it is watched."""
+    late: str = ""
+    """That its next step is late, if somebody hears its steps."""
+    heard: bool = False
+    """Whether somebody does."""
+    faults: tuple[str, ...] = ()
+    """What the tabs of its page found wrong with it."""
+    owner: str = ""
+    """Who launched it; "you" for whoever looks."""
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -43,6 +53,14 @@ class JobLine:
     def why(self) -> Why:
         """Why it does not run, or not well."""
         return why_jobset(self.jobset, self.fleet)
+
+    @cached_property
+    def health(self) -> Health:
+        """How it is, in one word and one sentence."""
+        return job_health(
+            self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard, glance=self.glance,
+            faults=self.faults,
+        )  # fmt: skip
 
     @property
     def up(self) -> int:
@@ -56,11 +74,18 @@ class JobLine:
 
 
 def state_cell(line: JobLine) -> Cell:
-    """Glyph and word."""
-    state = line.jobset.state
-    glyph = wording.job_glyph(state)
-    runs = [glyph, Run(f" {state}", "bad" if state is JobState.FAILED else line.ink)]
-    return [*runs, Run(f" {GLYPH}", "bad")] if line.alarms else runs
+    """Glyph and word; the glyph is first, so that no narrow column cuts it."""
+    return health_runs(line.health, line.ink)
+
+
+def health_runs(health: Health, ink: str = "") -> list[Run]:
+    """How a job is, as a glyph and a word: ▲ while an alarm rings, ◐ while a step is late."""
+    if health.level is Level.BAD:
+        glyph = wording.BAD if health.state == JobState.FAILED else Run(GLYPH, "bad")
+        return [glyph, Run(f" {health.state}", "bad")]
+    if health.level is Level.LATE:
+        return [wording.WAITS, Run(f" {health.state}", "waits")]
+    return [wording.job_glyph(health.state), Run(f" {health.state}", ink)]
 
 
 def ranks_cell(line: JobLine) -> Cell:
@@ -80,11 +105,11 @@ def attempt_cell(line: JobLine) -> Cell:
 
 
 def failure_words(rank: Rank) -> str:
-    """The failure of a rank: "rank 1: OOMKilled (137)"."""
+    """The failure of a rank: "pod 1: OOMKilled (137)"."""
     ended = rank.ended
     reason = (ended.reason if ended else "") or rank.status
     code = f" ({rank.exit_code})" if rank.exit_code is not None else ""
-    return f"rank {rank.number}: {reason}{code}"
+    return f"pod {rank.number}: {reason}{code}"
 
 
 def place_words(line: JobLine) -> str:
@@ -105,22 +130,27 @@ def place_words(line: JobLine) -> str:
 
 def reasons(line: JobLine) -> tuple[str, str]:
     """Why it is as it is: our sentence, and the controller's own where that says more."""
-    told = wording.sentence(line.why.sentence)
+    told = wording.sentence(line.health.words)
     own = wording.sentence(line.why.api_text or line.jobset.failure)
     return told, "" if own and own in told else own
 
 
 def last_cell(line: JobLine) -> Cell:
     """What matters most about it now: why it waits, what failed first, what came of it, or where it runs."""
-    state = line.jobset.state
+    state, health = line.jobset.state, line.health
+    sick = Run(wording.sentence(health.words), "bad" if health.level is Level.BAD else "waits")
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
         done = Run(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
+        if health.level is Level.BAD:
+            return [sick, Run("  "), done]
         return [*glance_words(line.glance), Run("  "), done] if line.glance else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:
             return Run(failure_words(first), "bad" if state is JobState.FAILED else "waits")
+    if health.level in {Level.BAD, Level.LATE}:
+        return sick
     told = wording.sentence(line.why.sentence)
     if told:
         return Run(told, line.ink)
@@ -134,7 +164,7 @@ def glance_words(glance: Glance) -> list[Run]:
         mark = {Passing.PASSED: wording.DONE, Passing.FAILED: wording.BAD}.get(glance.passing)
         return [Run(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Run(" "), mark] if mark else [])]
     if glance.nan:
-        return [Run(f"✗ loss nan at {glance.step:,}" if glance.step is not None else "✗ loss nan", "bad")]
+        return [Run(f"✗ {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""
     speed = f"{glance.tflops:,.0f} TFLOP/s" if glance.tflops is not None else ""
     return [Run("  ".join(words for words in (loss, speed) if words))]
@@ -151,8 +181,8 @@ def progress_cell(line: JobLine) -> Cell:
         return ""
     if not glance.total:
         return Run(f"step {glance.step:,}", "dim")
-    stands = any(alarm.kind in {AlarmKind.STALL, AlarmKind.SILENT} for alarm in line.alarms)
-    runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
-    left = " stalled" if stands else f" {wording.age(glance.eta)} left" if glance.eta and runs else ""
+    state, runs = line.health.state, line.jobset.state in {JobState.STARTING, JobState.RUNNING}
+    stands = state in NO_STEPS
+    left = f" {state}" if stands else f" {wording.age(glance.eta)} left" if glance.eta and runs else ""
     share = Run(f" {wording.percent(glance.step, glance.total)}")
     return [*wording.bar(glance.step, glance.total, 6), share, Run(left, "dim")]

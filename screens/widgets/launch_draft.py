@@ -39,7 +39,7 @@ class LaunchDraft:
         """Puts what nearly everybody would take into fields that have no default, by `Field.choices_from`."""
         for field in self.fields:
             if field.choices_from in likely and not field.default and field.kind is FieldKind.TEXT:
-                self.model.texts[field.path] = likely[field.choices_from]
+                self.model.texts[field.path] = self.model.defaults[field.path] = likely[field.choices_from]
 
     def rename(self, name: str) -> None:
         """Another name stands there from the start."""

@@ -75,7 +75,7 @@ class LaunchHead(Vertical):
 
     def tell_fit(self, fleet: Fleet, ask: Ask | None) -> None:
         """Whether it fits; nothing is asked while the values say nothing that can be."""
-        words = [Run("○ Whether it fits is known once what is wrong is mended.", "dim")]
+        words = [Run("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
 
     def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:

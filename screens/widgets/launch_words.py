@@ -98,7 +98,7 @@ def _offer(fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapp
 
 def _queue_words(found: Forecast) -> str:
     """What stands beside a LocalQueue."""
-    room = f", {found.free} of {found.total} GPUs free" if found.total else ""
+    room = f", {found.account.words}" if found.total else ""
     return f"{found.verdict}{room}"
 
 
@@ -117,7 +117,7 @@ def closed(door: LocalQueue, fleet: Fleet) -> str:
 
 def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
     """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
-    head = [Run(recipe.title, "strong"), Run(f"  {recipe.code}  ", "dim")]
+    head = [Run(recipe.title, "strong"), Run("  ")]
     if brief:
         return [*head, Run(f"{recipe.duration}.", "dim")]
     return [

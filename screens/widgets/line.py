@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -31,9 +31,24 @@ def fit(text: str, width: int) -> str:
             return text + " " * (width - length)
         return text[: width - 1] + "…" if width > 0 else ""
     text = one_line(text)
-    if cell_len(text) <= width:
-        return text + " " * (width - cell_len(text))
-    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    length = cell_len(text)
+    if length <= width:
+        return text + " " * (width - length)
+    if width <= 0:
+        return ""
+    head = beginning(text, width - 1)
+    return f"{head}…" + " " * (width - 1 - cell_len(head))
+
+
+def beginning(text: str, width: int) -> str:
+    """As much of a cleaned text as goes into that many columns."""
+    if text.isascii():
+        return text[: max(width, 0)]
+    for at, letter in enumerate(text):
+        width -= get_character_cell_size(letter)
+        if width < 0:
+            return text[:at]
+    return text
 
 
 def fit_runs(runs: Iterable[Run], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
@@ -67,10 +82,8 @@ def keep_tail(runs: list[Run], width: int) -> list[Run]:
     """A single run too long for that many columns, cut at its front instead of its end."""
     if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
         return runs
-    text = one_line(runs[0].text)
-    while cell_len(text) > width - 1:
-        text = text[1:]
-    return [Run(f"…{text}", runs[0].ink)]
+    tail = beginning(one_line(runs[0].text)[::-1], width - 1)[::-1]
+    return [Run(f"…{tail}", runs[0].ink)]
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
@@ -121,9 +134,9 @@ def wrap(text: str, width: int) -> list[str]:
         if rest:
             lines.append(rest)
         while cell_len(word) > width > 0:
-            head = set_cell_size(word, width).rstrip()
-            lines.append(head)
-            word = word[len(head) :]
+            head = beginning(word, width)
+            lines.append(head or "·")  # a letter that is wider than the line
+            word = word[len(head) or 1 :]
         rest = word
     if rest or not lines:
         lines.append(rest)

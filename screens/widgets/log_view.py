@@ -14,6 +14,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from console.models.levels import FIRST_ERROR, NOT_A_NUMBER, XID
 from console.models.text import Keep
 from screens import wording
 from screens.widgets.log_foot import GAP, Told, beside
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 
     from console.models.text import Text
 
-ERRORS = (
-    r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
-    r"|[a-z]Error\b|NCCL WARN"
-)
-"""What the jump to the first error looks for."""
+SOUGHT = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
+"""What a search that is no person's is called."""
 ANSWER = 5.0
 """Seconds that the answer to a key stands in the line below."""
 WAITING = "◐ waits for the connection"
@@ -85,6 +83,8 @@ class LogView(Vertical):
     over: reactive[str] = reactive("", init=False)
     """Why no more lines come, with its glyph, said in place of that they are followed; empty: they may come."""
     _filtering = False
+    _seeks_error = False
+    """Whether it is still looked for the first error."""
     _answer = ""
     """What came of the last key, for a few seconds."""
     _answer_ends: Timer | None = None
@@ -97,6 +97,10 @@ class LogView(Vertical):
 
         text: Text
 
+    @dataclass
+    class NoError(Message):
+        """No line of those that are shown tells of an error."""
+
     def compose(self) -> ComposeResult:
         """Why there are no lines, lines, then either the status or the search box."""
         yield Static(classes="log-empty", markup=False)
@@ -107,6 +111,7 @@ class LogView(Vertical):
 
     def on_mount(self) -> None:
         """The status speaks of the lines, so it follows them."""
+        self.watch(self.lines, "looking", self._end_seeking, init=False)
         for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
             self.watch(self.lines, name, self._tell, init=False)
         self._tell()
@@ -142,7 +147,7 @@ class LogView(Vertical):
             count += f" {lines.keep.words}"
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
-            what = "errors" if lines.wanted == ERRORS else f"/{lines.wanted}"
+            what = SOUGHT.get(lines.wanted, f"/{lines.wanted}")
             hits = f"{at}{wording.count(lines.matches, 'match', 'matches')}"
             found = f"{what}: {hits}"
         foot = self.query_one(".log-foot", Static)
@@ -178,9 +183,9 @@ class LogView(Vertical):
         """Tells it in the line below, where it covers no line of the log."""
         self._tell_for(seconds, alarm=alarm)
 
-    def _tell_answer(self, said: str) -> None:
+    def tell_answer(self, said: str, seconds: float = ANSWER) -> None:
         """Answers a key in the line below: a corner note would cover the lines it speaks of."""
-        self._tell_for(ANSWER, said)
+        self._tell_for(seconds, said)
 
     def _tell_for(self, seconds: float, said: str = "", alarm: Told | None = None) -> None:
         self._answer, self._alarm = said, alarm
@@ -272,10 +277,18 @@ class LogView(Vertical):
 
     def action_first_error(self) -> None:
         """To the first line that tells of an error; n goes on to the next."""
-        self.lines.find_first(ERRORS)
-        if not self.lines.matches and not self.lines.looking:
-            self.lines.wanted = ""
-            self._tell_answer("No line tells of an error.")
+        self.lines.find_first(FIRST_ERROR)
+        self._seeks_error = True
+        self._end_seeking()
+
+    def _end_seeking(self) -> None:
+        """All lines have been looked at, and none tells of an error."""
+        if self._seeks_error and not self.lines.looking:
+            self._seeks_error = False
+            if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
+                self.lines.wanted = ""
+                self.tell_answer("No line tells of an error.")
+                self.post_message(self.NoError())
 
     def action_save(self) -> None:
         """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""

@@ -169,6 +169,8 @@ class NcclPanel(Container):
         self._draw()
 
     def _draw(self) -> None:
+        if not self.children:
+            return  # the page is being closed, and its session with it
         shown = self.shown
         if shown is None:
             self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"), *self._not_read())
@@ -218,14 +220,14 @@ class NcclPanel(Container):
             return []
         at = len(self.measured) if self.chosen is None else self.chosen + 1
         of = f", attempt {shown.attempt + 1}" if shown.attempt else ""
-        of += f", rank {shown.rank}" if shown.rank else ""
+        of += f", pod {shown.rank}" if shown.rank else ""
         return [Run(f"test {at} of {len(self.measured)}{of}  ", "dim")]
 
     def _not_read(self) -> list[Run]:
         if self.unreadable is None:
             return []
         rank, what = self.unreadable
-        where = f" of rank {rank}" if rank else ""
+        where = f" of pod {rank}" if rank else ""
         return [Run(f"  ⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
 
     @on(ResourceTable.Highlighted)

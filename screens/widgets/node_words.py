@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 FALLEN = 0.1
 """A bandwidth that fell by more than this share is bad."""
-YOUNG = 900
-"""Seconds in which a machine that is not ready yet counts as starting."""
 
 
 def maintenance_words(at: float, now: float, *, active: bool) -> str:
@@ -28,7 +26,10 @@ def maintenance_words(at: float, now: float, *, active: bool) -> str:
 def node_state(node: Node, now: float) -> list[Run]:
     """What a node is good for now, worst first."""
     runs: list[Run] = []
-    faults = [fault for fault in node.faults if not (node.maintenance_active and "maintenance" in fault)]
+    if node.starts(now):
+        why = f": {sentence(node.not_ready_reason)}" if node.not_ready_reason else ""
+        runs += [WAITS, Run(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
+    faults = [fault for fault in node.faults(now) if not (node.maintenance_active and "maintenance" in fault)]
     if faults:
         runs += [BAD, Run(f" {sentence('; '.join(faults))}  ", "bad")]
     if node.maintenance_active or node.maintenance_at:
@@ -43,12 +44,12 @@ def pool_state(pool: Pool, now: float) -> list[Run]:
     """What is wrong in a pool, or that nothing is."""
     runs: list[Run] = []
     away = [node for node in pool.nodes if not node.ready]
-    starting = sum(now - node.created < YOUNG for node in away)
+    starting = len(pool.starting)
     if len(away) > starting:
         runs += [BAD, Run(f" {len(away) - starting} not ready  ", "bad")]
     if starting:
         runs += [WAITS, Run(f" {starting} starting  ", "waits")]
-    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool)
+    faulty = {node for node, _ in pool.faults} - {node.name for node in away} - _in_maintenance(pool, now)
     if faulty:
         runs += [BAD, Run(f" {len(faulty)} faulty  ", "bad")]
     if pool.maintenance:
@@ -88,8 +89,8 @@ def _empty(pool: Pool) -> str:
     return "no machine"
 
 
-def _in_maintenance(pool: Pool) -> set[str]:
-    return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults) == 1}
+def _in_maintenance(pool: Pool, now: float) -> set[str]:
+    return {node.name for node in pool.nodes if node.maintenance_active and len(node.faults(now)) == 1}
 
 
 def gpu_bar(pool: Pool, width: int) -> list[Run]:

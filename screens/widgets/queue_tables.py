@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from console.models.health import Level
 from console.models.queue import GPU, LocalQueue
 from console.models.why import why
 from console.models.workload import WorkloadState
 from screens import wording
 from screens.widgets.bars import quota_bar, share_of
 from screens.widgets.column import Column
+from screens.widgets.job_line import health_runs
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.models.fleet import Fleet
+    from console.models.health import Health
     from console.models.queue import ClusterQueue
     from console.models.quota import Account
     from console.models.workload import Workload
@@ -47,6 +50,10 @@ class WorkloadLine:
     """ClusterQueue."""
     owner: str
     fleet: Fleet
+    health: Health | None = None
+    """How its job is; None: it stands for none that is seen."""
+    whose: str = ""
+    """Its owner, "you" for whoever looks."""
 
     @property
     def gpus(self) -> int:
@@ -119,7 +126,7 @@ class LocalQueueTable(ResourceTable[LocalQueue]):
     COLUMNS: ClassVar = (
         Column("LOCALQUEUE", lambda queue: queue.name, least=8, sort=lambda queue: queue.name),
         Column("NAMESPACE", lambda queue: Run(queue.namespace, "dim"), least=9, sort=lambda queue: queue.namespace),
-        Column("LEADS TO", lambda queue: queue.cluster_queue or "─", least=8),
+        Column("CLUSTERQUEUE", lambda queue: queue.cluster_queue or "─", least=8),
         Column("GPUS", lambda queue: _number(queue.in_use()), width=5, right=True),
         Column("RUN", lambda queue: _number(queue.admitted), width=4, right=True),
         Column("WAIT", lambda queue: _number(queue.pending, "waits"), width=4, right=True),
@@ -139,6 +146,9 @@ def _wait(line: WorkloadLine) -> Cell:
 def _reason(line: WorkloadLine) -> Cell:
     state = line.workload.state
     if not line.position and state is WorkloadState.ADMITTED:
+        if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
+            glyph, word = health_runs(line.health)
+            return [glyph, Run(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
         return [Run("● ", "ok"), Run(f"runs {_where(line.workload)}".rstrip(), "dim")]
     told = wording.sentence(why(line.workload, line.fleet).sentence)
     glyph = wording.job_glyph(state)
@@ -155,10 +165,10 @@ def workload_columns(reason: int) -> Sequence[Column[WorkloadLine]]:
     return (
         Column("#", _place, width=3, right=True),
         Column("WORKLOAD", lambda line: name_of(line.workload), least=12, most=40),
-        Column("OWNER", lambda line: Run(line.owner, "dim"), least=5, most=12, drop=4),
-        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=2),
+        Column("OWNER", lambda line: wording.owner(line.whose or line.owner), least=5, most=12, drop=2),
+        Column("QUEUE", lambda line: Run(line.queue, "dim"), least=5, most=20, drop=3),
         Column("GPUS", lambda line: f"{line.gpus or ''}", width=4, right=True),
-        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=3),
+        Column("PRIORITY", lambda line: _priority(line.workload), width=8, drop=4),
         Column("SINCE", _wait, width=6, right=True),
         Column("WHY", _reason, fill=True, least=reason),
     )
@@ -169,6 +179,10 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
     EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
     NOUN = "workload"
+
+    def row_text(self, row: WorkloadLine) -> str:
+        """Every cell, and whose it is."""
+        return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
 
     def on_resize(self) -> None:
         """The reason gets two fifths of the line; columns that matter less make room."""

@@ -53,11 +53,11 @@ class RankMatrix(Inked, can_focus=True):
     DEFAULT_CSS: ClassVar[str] = "RankMatrix { height: auto; }"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "move(-1, 0)", "Previous rank", show=False, id="ranks.left"),
-        Binding("right", "move(1, 0)", "Next rank", show=False, id="ranks.right"),
-        Binding("up", "move(0, -1)", "Ranks above", show=False, id="ranks.up"),
-        Binding("down", "move(0, 1)", "Ranks below", show=False, id="ranks.down"),
-        Binding("enter", "open", "Open", id="ranks.open", tooltip="The log of this rank"),
+        Binding("left", "move(-1, 0)", "Previous pod", show=False, id="ranks.left"),
+        Binding("right", "move(1, 0)", "Next pod", show=False, id="ranks.right"),
+        Binding("up", "move(0, -1)", "Pods above", show=False, id="ranks.up"),
+        Binding("down", "move(0, 1)", "Pods below", show=False, id="ranks.down"),
+        Binding("enter", "open", "Open", id="ranks.open", tooltip="The log of this pod"),
     ]
 
     cells: reactive[tuple[RankCell, ...]] = reactive(())

@@ -52,9 +52,9 @@ def _ended(rank: Rank) -> Cell:
 def rank_columns(width: int) -> Sequence[Column[Rank]]:
     """Columns of the ranks on a line of that width."""
     return (
-        Column("RANK", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
+        Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
-        Column("POD", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
+        Column("NAME", lambda rank: rank.name or Run("─", "faint"), least=16, sort=lambda rank: rank.name),
         Column("NODE", _node(max(16, width // 5)), least=8, sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
         Column("RESTARTS", lambda rank: Run(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
@@ -67,7 +67,7 @@ def rank_columns(width: int) -> Sequence[Column[Rank]]:
 class RankTable(ResourceTable[Rank]):
     """All ranks the job asks for; Enter opens a rank's log."""
 
-    NOUN = "rank"
+    NOUN = "pod"
     EMPTY = Notice("This job asks for no pods.")
 
     def on_resize(self) -> None:

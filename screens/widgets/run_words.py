@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.models.alarm import GLYPH
 from console.models.run import Outcome
 from screens import wording
-from screens.wording import Run
+from screens.wording import Run, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.models.run import RunRecord
@@ -18,15 +19,27 @@ _GLYPHS = {
     Outcome.RUNNING: wording.OK,
     Outcome.SUCCEEDED: wording.DONE,
     Outcome.FAILED: wording.BAD,
+    Outcome.DIVERGED: wording.BAD,
+    Outcome.STALLED: wording.BAD,
     Outcome.STOPPED: Run("■", "dim"),
     Outcome.UNKNOWN: Run("?", "waits"),
 }
-_INKS = {Outcome.FAILED: "bad", Outcome.STOPPED: "dim", Outcome.UNKNOWN: "dim"}
+_INKS = {
+    Outcome.FAILED: "bad",
+    Outcome.DIVERGED: "bad",
+    Outcome.STALLED: "bad",
+    Outcome.STOPPED: "dim",
+    Outcome.UNKNOWN: "dim",
+}
+
+_GRAVE = {Outcome.FAILED, Outcome.DIVERGED, Outcome.STALLED}
 
 
-def outcome_cell(run: RunRecord) -> Cell:
-    """Glyph and word."""
-    return [_GLYPHS[run.outcome], Run(f" {run.outcome}", _INKS.get(run.outcome, ""))]
+def outcome_cell(run: RunRecord) -> list[Run]:
+    """Glyph and word; ▲ where an alarm rings, or rang in the end."""
+    state = Outcome(run.state)
+    glyph = Run(GLYPH, "bad") if run.sick and (run.open or state not in _GRAVE) else _GLYPHS[state]
+    return [glyph, Run(f" {state}", _INKS.get(state, ""))]
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
@@ -39,17 +52,24 @@ def measure_cell(run: RunRecord) -> Cell:
     """The figure that a run of its kind is known by: peak bus bandwidth, or the last loss and its step."""
     if run.peak_busbw is not None:
         return [Run(f"{run.peak_busbw:,.0f}", "strong"), Run(" GB/s", "dim")]
+    if run.nan:
+        since = f"nan from {run.nan_from:,}" if run.nan_from is not None else "nan"
+        good = f", {run.loss:.3f} at {run.loss_step:,}" if run.loss is not None and run.loss_step is not None else ""
+        return [Run(since, "bad"), Run(good, "dim")]
     if run.loss is not None:
-        step = f" at {run.step:,}" if run.step is not None else ""
+        step = f" at {run.loss_step:,}" if run.loss_step is not None else ""
         return [Run("loss ", "dim"), Run(f"{run.loss:.3f}", "strong"), Run(step, "dim")]
     return ""
 
 
 def run_sentence(run: RunRecord) -> list[Run]:
     """One run in a sentence: what became of it, and why."""
-    runs = [_GLYPHS[run.outcome], Run(f" {run.name} ", "strong"), Run(str(run.outcome), _INKS.get(run.outcome, ""))]
-    if run.why:
-        runs.append(Run(f"  {wording.sentence(run.why)}"))
+    glyph, state = outcome_cell(run)
+    ringing = run.ringing(run.ended)
+    why = run.why or run.nan_words or (ringing[0].said if ringing else "")
+    runs = [glyph, Run(f" {run.name}", "strong"), Run(f"{state.text}{':' if why else ''}", state.ink)]
+    if why:
+        runs.append(Run(f" {wording.sentence(why)}"))
     elif run.average_busbw is not None and run.peak_busbw is not None:
         runs.append(Run(f"  peak {run.peak_busbw:,.1f} GB/s, average {run.average_busbw:,.1f}"))
     if run.left_out:
@@ -72,8 +92,13 @@ def run_facts(run: RunRecord, now: float) -> tuple[Fact, ...]:
         ("Queue", run.queue),
         ("Peak busbw", "" if run.peak_busbw is None else f"{run.peak_busbw:,.1f} GB/s"),
         ("Average busbw", "" if run.average_busbw is None else f"{run.average_busbw:,.1f} GB/s"),
-        ("Last loss", "" if run.loss is None else f"{run.loss:.4f}"),
+        ("Last good loss" if run.nan else "Last loss", loss_words(run)),
+        (
+            "No number",
+            "" if not run.nan else f"since step {run.nan_from:,}" if run.nan_from is not None else "in the end",
+        ),
         ("Last step", "" if run.step is None else f"{run.step:,}"),
+        *((f"Alarm {at}", alarm_words(alarm, run)) for at, alarm in enumerate(run.alarms, start=1)),
         ("Namespace", run.namespace),
         ("Cluster", run.context),
         ("Chart", run.chart),

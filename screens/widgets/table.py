@@ -10,7 +10,6 @@
     table.show_rows(fleet.pods, fleet.links.get("pods"))
 
 Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
-Over 300 lines, because cursor, marks, keys and mouse are one behaviour over one list; `row_painter` draws it.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ class Title:
     narrowed: bool = False
     practice: bool = False
     read_only: bool = False
+    unverified: bool = False
+    """Whether the API server's certificate is not checked."""
     links: tuple[Link, ...] = ()
     trouble: str = ""
 
@@ -159,6 +161,8 @@ class TitleBar(Inked):
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
             runs += [Run(" / ".join(filter(None, (place, title.namespace if place else ""))), "dim")]
+        if title.unverified:
+            runs += [Run("  TLS unverified", "bad")]
         if title.read_only and width >= 80:
             runs += [Run("  read-only", "waits")]
         fresh = freshness_runs(title.links, time.time(), trouble=title.trouble)

@@ -47,6 +47,8 @@ class TrainingPanel(Container):
     """Which run is shown; None: the last."""
     gpu: reactive[str] = reactive("")
     """Label of the GPUs, for the MFU."""
+    late: reactive[str] = reactive("")
+    """That the next step is late, in words; empty: it is not."""
     unreadable: reactive[tuple[int, Unreadable] | None] = reactive(None)
 
     def __init__(self) -> None:
@@ -82,6 +84,11 @@ class TrainingPanel(Container):
         if self.is_mounted and self.track is None:
             self.redraw()
 
+    def watch_late(self) -> None:
+        """A step is late, or has come."""
+        if self.is_mounted:
+            self.redraw()
+
     def watch_chosen(self) -> None:
         """Another run."""
         if self.is_mounted:
@@ -89,6 +96,8 @@ class TrainingPanel(Container):
 
     def redraw(self) -> None:
         """All of it."""
+        if not self.children:
+            return  # the page is being closed, and its session with it
         track = self.track
         if track is None:
             self.sentence.runs = (Run("○ ", "dim"), Run(self.waiting, "dim"))
@@ -97,7 +106,8 @@ class TrainingPanel(Container):
             return
         with track.series.lock:
             marks = track.marks()
-            told = summary(track, self.gpu, now=time.time(), short=self.size.width < 100)
+            late = self.late if track is self.tracks[-1] else ""
+            told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
             self.sentence.runs = (*self._which(), *told)
         names = [name for name, _ in self.earlier]
         self.happened.runs = (*self._not_read(), *marks_words(marks), *earlier_words(names))
@@ -113,7 +123,7 @@ class TrainingPanel(Container):
         if self.unreadable is None:
             return []
         rank, what = self.unreadable
-        where = f" of rank {rank}" if rank else ""
+        where = f" of pod {rank}" if rank else ""
         return [Run(f"⚠ {what.words}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
 
     def action_turn(self, step: int) -> None:

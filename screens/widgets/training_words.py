@@ -24,12 +24,15 @@ TOLD = 4
 """Kinds of marks that are told of."""
 
 
-def summary(track: Track, gpu: str = "", *, now: float = 0.0, short: bool = False) -> list[Run]:
-    """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals."""
+def summary(track: Track, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Run]:
+    """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals.
+
+    `late`: that its next step is late, in words; then nobody knows when it ends.
+    """
     last = track.last
     if last is None:
         return [Run("◐ ", "waits"), Run("Training has begun; its first step is on the way.")]
-    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.OK
+    glyph = wording.BAD if track.nan else wording.DONE if track.finished else wording.WAITS if late else wording.OK
     runs = [glyph, Run(" ")]
     total = track.total
     if total and last.step is not None:
@@ -39,13 +42,13 @@ def summary(track: Track, gpu: str = "", *, now: float = 0.0, short: bool = Fals
         runs.append(Run(f"step {last.step:,}"))
     loss = track.latest("loss")
     if track.nan:
-        runs.append(Run("; loss is not a number", "bad"))
+        runs.append(Run(f"; {track.standing().nan_words}", "bad"))
     elif loss is not None:
         runs.append(Run(f"; loss {loss:.4g}"))
-    for words in (_speed(track, gpu, short=short), _end(track, now, short=short)):
+    for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
         if words:
             runs.append(Run(f"; {words}"))
-    return runs
+    return [*runs, Run(f"; {late}", "waits")] if late else runs
 
 
 def _speed(track: Track, gpu: str, *, short: bool) -> str:

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SOURCES = sorted([*ROOT.glob("console/**/*.py"), *ROOT.glob("screens/**/*.py")])
-LINE_LIMIT = 300
+LINE_LIMIT = 500
 
 
 def run(*argv: str) -> None:

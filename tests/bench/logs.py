@@ -7,7 +7,7 @@ Half of kubectl's delay is out of reach. It is the delay of the API server and t
 pass the lines on: 4 of 5 ms where ranks print in step. kubectl itself, in a compiled language, takes the rest. The row
 "a reader that costs nothing" is kubectl's delay less all the processor time that kubectl uses for as many lines, as if
 each line had waited for all of it. The third column is a reader that only decrypts what comes (see `bare`). What a4
-has on top of that is 11 microseconds of Python for each line: its timestamp, secrets blotted out, remembered over a
+has on top of that is 11 microseconds of Python for each line: its timestamp, secrets redacted, remembered over a
 drop, kept for the disk, put in order of time.
 
 Readers take turns in one lab, several times over. Where other work goes on, the delay of whoever needs the processor

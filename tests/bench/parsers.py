@@ -1,14 +1,17 @@
-"""`python -m tests.bench.parsers`: megabytes a second that the log parsers read on one core.
+"""`python -m tests.bench parsers`: megabytes of a log that are read in a second of the processor's time.
 
-The mixed log is what a training job of a few nodes prints: libnccl's chatter, warnings, progress bars, memory reports,
-and in between the lines that mean something. Beside it stand logs of one kind each, to say which line costs what.
+Each kind of line by itself, because a mixture hides the one that is dear: first the parser alone, then `a4 read` as a
+person runs it, as text and as JSON, from a file and (`|`) from a pipe, with the memory it takes.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from statistics import median
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from console.parsers.nccl import NcclParser
@@ -18,9 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PIECE = 1 << 20
-SIZE = 24 << 20
-BOUND = 60.0
-"""MB/s that both parsers together have to keep on the mixed log."""
+SIZE = 67_000_000
+"""Bytes of each log."""
+SHORT = 100
+"""Bytes of a line below which a log may be read more slowly."""
+TEXT, JSON = (20.0, 12.0), (15.0, 9.0)
+"""MB/s that `a4 read` has to keep, of logs of long and of short lines."""
+MEMORY = 300.0
+"""MiB that it may take, of a million steps."""
+_MEASURE = (
+    "import resource, subprocess, sys\n"
+    "subprocess.run(sys.argv[1:], check=True)\n"
+    "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+    "print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)"
+)
+"""Between the bench and what it measures: the memory of whoever starts a process counts as that process's own."""
+A4 = Path(sys.executable).with_name("a4")
 INFO = [
     "node-7:{n}:98 [{r}] NCCL INFO Channel {n:02}/0 : {r}[{r}] -> 4[4] via P2P/CUMEM/read",
     "node-7:{n}:98 [{r}] NCCL INFO Connected all rings, use ring PXN 0 GDR 1",
@@ -45,12 +61,33 @@ TITAN = (
     "[rank0]:[titan] 2025-12-17 01:18:34,942 - root - INFO - step: {n}  loss: 12.3984  grad_norm:  8.0045"
     "  memory: 116.16GiB(83.14%)  tps: 5,970  tflops: 301.33  mfu: 30.47%"
 )
+HF = "{{'loss': 2.{n}, 'grad_norm': 0.9141, 'learning_rate': 1.88{r}e-05, 'epoch': 0.{n}}}"
 KEYS = "step {n}/9999999 loss 2.083996 step_time 0.0225s lr 3e-4"
+LONG_KEYS = (
+    "2026-01-01 10:00:00 INFO step {n}/9999999 | loss 2.{n:06} | grad norm 1.{r}3 | lr 3.0e-04 | step time 0.52{r} s |"
+    " 41{r}34 tok/s | memory 71.{r} | skipped 0"
+)
 LEARNED = "step {n} loss 2.{n:06} grad_norm 1.{r}3 lr 3.0e-04 tok/s 1{r}34"
 """A program that nobody described."""
-ROW = "  {n:10}  {n:10}     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41       0"
+NANO = "iter {n}: loss 2.{n}, time 468.{r}9ms, mfu 41.{r}2%"
+DDP = "step {n} loss 2.08{r} step_time 0.0225s"
+ROW = "  {size:10}  {n:10}     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41       0"
 HEAD = "# nThread 1 nGpus 8 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 1 iters: 20 validation: 1\n"
 FOOT = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 74.86 \n#\n"
+STEPS = {
+    "Megatron": MEGATRON,
+    "torchtitan": TITAN,
+    "HF dictionaries": HF,
+    "ms-swift": DICT,
+    "nanoGPT": NANO,
+    "key-value, long lines": LONG_KEYS,
+    "key-value": KEYS,
+    "learned": LEARNED,
+    "ddp sample": DDP,
+}
+"""Kinds of steps."""
+BESIDE = {"libnccl": INFO, "warnings": NOISE, "bars": [BAR]}
+"""Kinds of lines that say nothing."""
 
 
 class Parser(Protocol):
@@ -59,72 +96,91 @@ class Parser(Protocol):
     def feed(self, data: bytes) -> object: ...
 
 
-def log(*kinds: str, size: int = SIZE) -> bytes:
+def log(*kinds: str, size: int) -> bytes:
     """Lines of these kinds in turn, numbered."""
     lines, length, n = [], 0, 0
     while length < size:
         n += 1
         for kind in kinds:
-            line = kind.format(n=n, r=n % 8)
+            line = kind.format(n=n, r=n % 8, size=8 << n % 31)
             lines.append(line)
-            length += len(line)
+            length += len(line.encode()) + 1
     return "\n".join(lines).encode() + b"\n"
 
 
-def mixed() -> bytes:
-    """One line of progress in twenty, one row of a table in thirteen of its part, libnccl's chatter more than both."""
-    quiet = [*INFO, *INFO, *INFO, *NOISE, *INFO, *NOISE, *INFO, BAR]
-    runs = log(*quiet, MEGATRON, size=SIZE // 2) + log(*quiet, TITAN, size=SIZE // 4)
-    table = HEAD.encode() + log(*INFO, *NOISE, *INFO, *NOISE, ROW, size=40_000) + FOOT.encode()
-    return table * (SIZE // 4 // len(table)) + runs
-
-
-def speeds(data: bytes, *parsers: Callable[[], Parser], times: int = 3) -> list[float]:
-    """MB/s of so many runs, the best first, of the processor's time: other work on the machine counts little."""
-    runs = []
-    for _ in range(times):
-        reading = [parser() for parser in parsers]
-        begun = time.process_time()
-        for at in range(0, len(data), PIECE):
-            piece = data[at : at + PIECE]
-            for parser in reading:
-                parser.feed(piece)
-        runs.append(len(data) / (time.process_time() - begun) / 1e6)
-    return sorted(runs, reverse=True)
+def tables(size: int) -> bytes:
+    """Tests of nccl-tests with 31 rows each."""
+    rows = "".join(ROW.format(n=2 << n, size=8 << n) + "\n" for n in range(31))
+    table = (HEAD + rows + FOOT).encode()
+    return table * (size // len(table))
 
 
 def main() -> int:
-    """Print the figures; 1 when the mixed log is read too slowly."""
-    say(f"{'log':24}{'parser':18}{'MB/s':>8}{'ns a line':>12}{'bytes a line':>14}")
-    whole = mixed()
-    runs = speeds(whole, NcclParser, TrainingParser, times=5)
-    together = median(runs)
-    show("mixed", whole, "both", together)
-    kept = "kept" if together >= BOUND else "BROKEN"
-    say(f"{'':24}bound {BOUND:.0f} MB/s: {kept} (median of 5 runs; best {runs[0]:.0f}, worst {runs[-1]:.0f})")
-    for name, parser in (("nccl", NcclParser), ("training", TrainingParser)):
-        report("mixed", whole, name, parser)
-    kinds = {"libnccl": INFO, "warnings": NOISE, "bars": [BAR]}
-    for kind, lines in kinds.items():
-        data = log(*lines, size=SIZE // 4)
-        report(kind, data, "nccl", NcclParser)
-        report(kind, data, "training", TrainingParser)
-    dear = {"Megatron": MEGATRON, "dictionaries": DICT, "torchtitan": TITAN, "key value": KEYS}
-    for kind, text in dear.items():
-        report(f"only {kind}", log(text, size=SIZE // 8), "training", TrainingParser)
-    report("learned steps", log(LEARNED, size=SIZE // 4), "training", TrainingParser)
-    report("only rows", log(ROW, size=SIZE // 16), "nccl", NcclParser)
-    return 0 if together >= BOUND else 1
+    """Print the figures; 1 when a log is read too slowly or takes too much memory."""
+    say(f"{'log':24}{'bytes a line':>13}{'parser':>10}{'text':>8}{'text |':>8}{'JSON':>8}{'JSON |':>8}  MB/s")
+    kept = [whole(name, log(kind, size=SIZE), TrainingParser) for name, kind in STEPS.items()]
+    kept.append(whole("tables of nccl-tests", tables(SIZE), NcclParser))
+    for name, kinds in BESIDE.items():
+        kept.append(whole(name, log(*kinds, size=SIZE // 2), TrainingParser))
+    kept.append(memory())
+    return 0 if all(kept) else 1
 
 
-def report(kind: str, data: bytes, name: str, parser: Callable[[], Parser]) -> None:
-    show(kind, data, name, speeds(data, parser)[0])
-
-
-def show(kind: str, data: bytes, name: str, speed: float) -> None:
-    """One row: what a line of that kind costs."""
+def whole(name: str, data: bytes, parser: Callable[[], Parser]) -> bool:
+    """One row; whether its bounds are kept."""
     length = len(data) / data.count(b"\n")
-    say(f"{kind:24}{name:18}{speed:8.0f}{1000 * length / speed:12.0f}{length:14.0f}")
+    alone = speed(data[: len(data) // 4], parser)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_bytes(data)
+        runs = [run(path, *options, pipe=pipe)[0] for options in ((), ("--json",)) for pipe in (False, True)]
+    speeds = [len(data) / seconds / 1e6 for seconds in runs]
+    bounds = [pair[length < SHORT] for pair in (TEXT, TEXT, JSON, JSON)]
+    good = all(each >= bound for each, bound in zip(speeds, bounds, strict=True))
+    figures = "".join(f"{each:8.1f}" for each in speeds)
+    say(f"{name:24}{length:13.0f}{alone:10.1f}{figures}  {'kept' if good else f'BROKEN: at least {bounds}'}")
+    return good
+
+
+def memory() -> bool:
+    """The memory that a million steps take; whether it is within its bound."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_bytes(log(KEYS, size=1_000_000 * len(KEYS)))
+        taken = [run(path, *options, pipe=False)[1] for options in ((), ("--json",))]
+    good = max(taken) <= MEMORY
+    say(f"a million steps: {taken[0]:.0f} MiB as text, {taken[1]:.0f} as JSON, at most {MEMORY:.0f}: "
+        f"{'kept' if good else 'BROKEN'}")  # fmt: skip
+    return good
+
+
+def run(path: Path, *options: str, pipe: bool) -> tuple[float, float]:
+    """Seconds of the processor's time and MiB of memory that `a4 read` of that file takes."""
+    source = "-" if pipe else str(path)
+    with (path if pipe else Path(os.devnull)).open("rb") as given:
+        feeder = subprocess.Popen(["cat"], stdin=given, stdout=subprocess.PIPE)
+        measured = subprocess.run(
+            [sys.executable, "-c", _MEASURE, str(A4), "read", source, *options],
+            stdin=feeder.stdout,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        feeder.wait()
+    seconds, memory_ = map(float, measured.stderr.split()[-2:])
+    return seconds, memory_ / 1024
+
+
+def speed(data: bytes, parser: Callable[[], Parser]) -> float:
+    """MB/s of the better of two runs, of the processor's time."""
+    best = 0.0
+    for _ in range(2):
+        reading, begun = parser(), time.process_time()
+        for at in range(0, len(data), PIECE):
+            reading.feed(data[at : at + PIECE])
+        best = max(best, len(data) / (time.process_time() - begun) / 1e6)
+    return best
 
 
 def say(text: str) -> None:

@@ -206,5 +206,5 @@ async def test_what_others_own_stays_theirs(launcher: Launcher, lab: Lab) -> Non
 
 
 async def test_unsound_plans_never_reach_the_cluster(launcher: Launcher) -> None:
-    with pytest.raises(BadInput, match="GPUs must be 1, 2, 4 or a multiple of 8"):
+    with pytest.raises(BadInput, match="GPUs must be 1 to 8, or a multiple of 8"):
         await launcher.launch(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {"gpus": 12}))

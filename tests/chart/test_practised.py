@@ -73,6 +73,7 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
 def played(typist: Typist) -> dict[str, Played]:
     """Every recipe, at the same time, and one more that has nothing to do."""
     known = [recipe["id"] for recipe in typist.worked("recipes", "--json").data]
+    typist.worked("preflight", "--fix", "P21", "--yes")  # without Lustre's legacy port no recipe that mounts it begins
     for recipe in known:
         typist.worked("launch", recipe, "--name", recipe, "--set", "queue=a4", *SHORTER.get(recipe, ()))
     skips = [word for name in SWITCHES for word in ("--set", f"recipe.skip.{name}=true")]
@@ -172,7 +173,7 @@ def test_nccl_gives_fourteen_rows_without_a_wrong_value(played: dict[str, Played
 def test_every_gpu_names_its_node(played: dict[str, Played]) -> None:
     lines = played["connectivity"].logs[0]
     for at in (0, 1):
-        assert lines.count(f"connectivity-workload-0-{at}.connectivity.default.svc.cluster.local") == 8
+        assert lines.count(f"connectivity-workload-0-{at}") == 8
 
 
 def test_the_sum_of_the_smoke_test_is_the_expected_one(played: dict[str, Played]) -> None:
@@ -222,11 +223,11 @@ def test_sixteen_gpus_are_two_pods_of_eight(played: dict[str, Played]) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("gpus", ["12", "3", "20", "-8"])
+@pytest.mark.parametrize("gpus", ["12", "9", "20", "-8"])
 def test_other_numbers_are_refused_with_a_sentence(typist: Typist, gpus: str) -> None:
     said = typist.a4("launch", "W03", "--name", "twelve", "--set", f"gpus={gpus}", "--dry-run")
     assert said.code == 2
-    assert f"GPUs must be 1, 2, 4 or a multiple of 8, because a node has 8 GPUs; {gpus} was given." in said.err
+    assert f"GPUs must be 1 to 8, or a multiple of 8, because a node has 8 GPUs; {gpus} was given." in said.err
     assert said.out == ""
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from console.errors import ConsoleError
 from console.helm import Helm
-from console.models.fit import iterations
+from console.models.fit import iterations, model_id
 from console.models.launch import LaunchPlan, Value
 from tests.chart.plans import CATALOGUE, offline
 
@@ -51,7 +51,7 @@ def environment(made: Object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "pods", "each"), [(1, 1, 1), (2, 1, 2), (4, 1, 4), (8, 1, 8), (16, 2, 8), (32, 4, 8), (128, 16, 8)]
+    ("gpus", "pods", "each"), [*((small, 1, small) for small in range(1, 9)), (16, 2, 8), (32, 4, 8), (128, 16, 8)]
 )
 async def test_gpus_become_pods_of_eight(gpus: int, pods: int, each: int) -> None:
     made = await jobset(gpus=gpus)
@@ -65,10 +65,27 @@ async def test_gpus_become_pods_of_eight(gpus: int, pods: int, each: int) -> Non
     )
 
 
-@pytest.mark.parametrize("gpus", [0, 3, 6, 7, 9, 12, 20, -8])
+@pytest.mark.parametrize("gpus", [0, 9, 12, 20, -8])
 async def test_other_counts_are_refused(gpus: int) -> None:
     with pytest.raises(ConsoleError, match="GPUs must be"):
         await jobset(gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("owner", "label"),
+    [("anna@example.com", "anna"), ("anna", "anna"), ("Anna Lang", "Anna-Lang"), ("_x" * 60, "x" + "_x" * 30)],
+)
+async def test_the_job_and_its_pods_say_whose_they_are(owner: str, label: str) -> None:
+    made = await jobset(owner=owner, queue="a4", maxRunDuration=60)
+    key = "a4.console/owner"
+    template = job(made)["template"]["metadata"]
+    for meta in (made["metadata"], template):
+        assert (meta["labels"][key], meta["annotations"][key]) == (label, owner)
+    assert made["metadata"]["annotations"]["provreq.kueue.x-k8s.io/maxRunDurationSeconds"] == "60"
+
+
+async def test_without_an_owner_nobody_is_named() -> None:
+    assert "a4.console/owner" not in json.dumps(await render(maxRunDuration=60))
 
 
 async def test_without_a_queue_kueue_is_not_asked() -> None:
@@ -100,13 +117,42 @@ async def test_every_object_carries_the_releases_labels() -> None:
         assert labels["a4.console/recipe"] == "nccl-all-reduce"
 
 
-async def test_interfaces_are_the_ten_of_a4() -> None:
-    asked = json.loads(pod_annotations(await jobset())["networking.gke.io/interfaces"])
-    assert [entry["interfaceName"] for entry in asked] == [f"eth{number}" for number in range(10)]
-    assert [entry["network"] for entry in asked] == ["default", "gvnic-1", *(f"rdma-{number}" for number in range(8))]
-    names = [f"net-{number}" for number in range(10)]
-    other = json.loads(pod_annotations(await jobset(network={"subnetworks": names}))["networking.gke.io/interfaces"])
-    assert [entry["network"] for entry in other] == names
+async def interfaces(**values: Value) -> dict[str, str]:
+    """Network of each interface that the pods ask for."""
+    asked = json.loads(pod_annotations(await jobset(**values))["networking.gke.io/interfaces"])
+    return {entry["interfaceName"]: entry["network"] for entry in asked}
+
+
+async def test_interfaces_are_those_that_every_a4_cluster_has() -> None:
+    cards = {f"eth{number + 2}": f"rdma-{number}" for number in range(8)}
+    assert await interfaces() == {"eth0": "default", **cards}
+    assert environment(await jobset())["NVTE_UB_SOCKET_IFNAME"] == "eth0"
+    nine = [f"net-{number}" for number in (0, *range(2, 10))]
+    assert await interfaces(network={"subnetworks": nine}) == {name.replace("net-", "eth"): name for name in nine}
+
+
+async def test_ten_names_bring_a_second_interface_for_tcp() -> None:
+    network: Value = {"subnetworks": [f"net-{number}" for number in range(10)]}
+    assert await interfaces(network=network) == {f"eth{number}": f"net-{number}" for number in range(10)}
+    assert environment(await jobset(network=network))["NVTE_UB_SOCKET_IFNAME"] == "eth1"
+    with pytest.raises(ConsoleError, match="Network names must be nine or ten network names, or none"):
+        await jobset(network={"subnetworks": ["default", "rdma-0"]})
+
+
+@pytest.mark.parametrize("gpus", range(1, 8))
+async def test_pods_that_take_part_of_a_node_ask_for_no_card_of_it(gpus: int) -> None:
+    """A node gives each RDMA card to one pod: the second small pod would wait for ever."""
+    made = await jobset(gpus=gpus)
+    assert not [name for name in pod_annotations(made) if "networking" in name]
+    # gIB would find no card, and NCCL fails when the network it is told to use has none.
+    settings = environment(made)
+    assert settings["NCCL_NET"] == "Socket"
+    assert settings["NVTE_UB_SOCKET_IFNAME"] == "eth0"
+    assert not {"NCCL_INIT_SCRIPT", "NCCL_TUNER_CONFIG_PATH"} & settings.keys()
+    # The library and the tests of gIB are there all the same.
+    assert settings["NCCL_PLUGIN_PATH"] == "/usr/local/gib/lib64"
+    host = environment(await jobset(gpus=gpus, network={"hostNetwork": True}))
+    assert (host["NCCL_NET"], host["NVTE_UB_SOCKET_IFNAME"]) == ("gIB", "eth1")
 
 
 async def test_the_host_network_is_privileged_and_asks_for_no_interfaces() -> None:
@@ -244,7 +290,7 @@ async def test_words_of_yaml_stay_names(name: str) -> None:
 
 async def test_a_recipe_gets_its_own_launchers_only() -> None:
     data = (await render("ddp-smoke"))["ConfigMap"]["data"]
-    assert set(data) == {"run.sh", "prepare.sh", "steps.sh", "ddp-smoke.sh", "ddp-smoke.py"}
+    assert set(data) == {"run.sh", "pods.sh", "prepare.sh", "steps.sh", "ddp-smoke.sh", "ddp-smoke.py"}
 
 
 async def test_rendering_twice_gives_the_same_but_for_the_keys() -> None:
@@ -345,3 +391,50 @@ async def test_finished_jobs_stay_12_hours() -> None:
 @pytest.mark.parametrize("level", ["VERSION", "WARN", "INFO", "TRACE"])
 async def test_nccl_prints_as_much_as_asked(level: str) -> None:
     assert environment(await jobset(network={"nccl": {"debug": level}}))["NCCL_DEBUG"] == level
+
+
+@pytest.mark.parametrize(
+    ("version", "branch"),
+    [("3.7.1", "core_r0.13.0"), ("3.9", "core_r0.13.0"), ("3.10.3", "core_r0.14.0"), ("3.11.0", "core_r0.14.0"),
+     ("3.12.1", "core_r0.15.0"), ("4.0.0", "core_r0.15.0")],
+)  # fmt: skip
+async def test_megatron_is_the_branch_that_the_swift_version_uses(version: str, branch: str) -> None:
+    image = "registry.example/own:1"
+    assert (
+        environment(await jobset("swift-dpo", image=image, recipe={"swift": {"version": version}}))[
+            "A4_MEGATRON_BRANCH"
+        ]
+        == branch
+    )
+    mine = {"version": version, "megatronBranch": "mine"}
+    assert environment(await jobset("swift-dpo", image=image, recipe={"swift": mine}))["A4_MEGATRON_BRANCH"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "name"),
+    [
+        *(("qwen3-sft", {"size": size}, f"Qwen/Qwen3-{size}") for size in ("0.6B", "1.7B", "4B", "8B", "14B", "32B")),
+        ("qwen3-sft", {}, "Qwen/Qwen3-30B-A3B"),
+        ("qwen3-sft", {"size": "A22B"}, "Qwen/Qwen3-235B-A22B"),
+        ("qwen3-next-sft", {}, "Qwen/Qwen3-Next-80B-A3B-Instruct"),
+        ("qwen3-sft", {"size": "8B", "id": "anna/tuned"}, "anna/tuned"),
+    ],
+)
+async def test_the_size_chooses_the_model_and_the_model_its_folders(recipe: str, model: Value, name: str) -> None:
+    values: dict[str, Value] = {"gpus": 16, "recipe": {"model": model, "train": {"globalBatch": 16}}}
+    given = environment(await jobset(recipe, "anna", **values))
+    assert given["A4_MODEL_ID"] == model_id(CATALOGUE.values(LaunchPlan(recipe, "anna", "team", values))) == name
+    for variable in ("A4_HF_FOLDER", "A4_MCORE_FOLDER", "A4_EXPORT_FOLDER", "A4_PRETRAIN_CHECKPOINT_PATH"):
+        assert name.partition("/")[2] in given[variable].rpartition("/")[2]
+    assert f"Model {name}." in CATALOGUE.notes(LaunchPlan(recipe, "anna", "team", values))
+
+
+async def test_a_log_folder_has_the_pods_keep_what_they_print() -> None:
+    plain = await jobset()
+    assert container(plain)["command"] == ["bash", "/a4/launchers/run.sh"]
+    assert "A4_LOG_FOLDER" not in environment(plain)
+    made = await jobset(storage={"gcs": {"bucket": "/gcs"}, "logs": "/gcs/testbed-logs"})
+    assert container(made)["command"] == ["bash", "/a4/launchers/logged.sh"]
+    assert environment(made)["A4_LOG_FOLDER"] == "/gcs/testbed-logs"
+    objects = await render("nccl-all-reduce", "anna", storage={"gcs": {"bucket": "/gcs"}, "logs": "/gcs/testbed-logs"})
+    assert "logged.sh" in objects["ConfigMap"]["data"]

@@ -56,6 +56,17 @@ def test_every_value_explains_itself(path: str) -> None:
         assert part["examples"]
 
 
+def test_no_word_needs_another_text_to_be_understood() -> None:
+    """Codes of recipes and names of documents mean nothing to whoever reads the form."""
+    said: dict[str, tuple[str, ...]] = {}
+    for path, part in LEAVES.items():
+        said[path] = (part["title"], part["description"], part.get("x-rule", ""))
+    for each in CATALOGUE.recipes():
+        said[each.id] = (each.title, each.summary, each.needs, each.gives, each.duration)
+    code = re.compile(r"\b[Dd]ocuments?\b|(?<![\d,])00\d\b|\bW\d\d\b")
+    assert {path: found for path, words in said.items() for word in words for found in code.findall(word)} == {}
+
+
 @pytest.mark.parametrize("path", LEAVES)
 def test_examples_and_defaults_fit(path: str) -> None:
     part = LEAVES[path]

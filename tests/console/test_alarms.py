@@ -94,11 +94,11 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     await rounds(patrol)
     assert cluster.open == [pod("a", 1)]
     (job,) = patrol.jobs.values()
-    assert job.watch.quiet == "rank 1 has"
+    assert job.watch.quiet == "pod 1 has not"
     job.watch.line_at -= 2 * QUIET
     await rounds(patrol)
-    assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other rank"
-    assert job.watch.quiet == "neither rank 0 nor rank 1 has"
+    assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other pod"
+    assert job.watch.quiet == "neither pod 0 nor pod 1 has"
     await patrol.close()
     assert cluster.open == []
 

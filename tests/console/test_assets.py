@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -59,3 +60,18 @@ def test_a_broken_installation_is_said(installed: Path) -> None:
     assert found(installed).endswith(
         "The folder chart/ of this installation is missing or incomplete. Install a4-console again."
     )
+
+
+def test_a_checkout_tells_its_commit() -> None:
+    asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    assert re.fullmatch(rf"\d+\.\d+\.\d+ \(commit {commit}(-dirty)?\)", assets.release())
+
+
+@pytest.mark.parametrize("built", ["51e6f05", ""])
+def test_a_wheel_tells_what_it_was_built_from(installed: Path, built: str) -> None:
+    if built:
+        (installed / "console" / "_data" / "commit").write_text(f"{built}\n")
+    code = "from console import assets; print(assets.release())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=installed, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().partition(" ")[2] == (f"(commit {built})" if built else "")

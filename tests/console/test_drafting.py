@@ -53,7 +53,9 @@ def test_the_defaults_of_a_recipe_are_a_values_file_that_changes_nothing(recipe:
     text = CATALOGUE.values_file(recipe)
     draft = DRAFTING.read_yaml(recipe, text)
     assert (draft.values, draft.problems, draft.notes) == ({}, (), ())
-    assert yaml.safe_load(text) == draft.given
+    written = yaml.safe_load(text)
+    assert written["recipe"].pop("id") == recipe, "whoever pastes it elsewhere is told whose values these are"
+    assert written == {"recipe": {}, **draft.given}
     for field in CATALOGUE.fields(recipe):
         assert f"# {field.title}" in text
 

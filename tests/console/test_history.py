@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.history import VERSION, History, usual_place
+from console.models.alarm import Alarm, AlarmKind
 from console.models.run import Outcome, RunRecord
 
 if TYPE_CHECKING:
@@ -44,11 +45,52 @@ async def test_a_run_is_remembered_whole(place: Path) -> None:
     kept = await history.add(RUN)
     assert kept == replace(RUN, number=1)
     ended = replace(
-        kept, outcome=Outcome.FAILED, why="rank 3 was killed", ended=2000.0, peak_busbw=594.5, loss=2.1, step=9
+        kept, outcome=Outcome.FAILED, why="pod 3 was killed", ended=2000.0, peak_busbw=594.5, loss=2.1, step=9
     )
     await history.change(kept, ended)
     await history.close()
     assert await History(place).runs() == (ended,)
+
+
+ALARM = Alarm(AlarmKind.NAN, "loss is NaN since step 20", 1500.0, "team", "anna-nccl", more="frees 16 GPUs")
+
+
+async def test_what_rang_stays_with_the_run_whoever_heard_it(place: Path) -> None:
+    first, second = History(place), History(place)
+    kept = await first.add(RUN)
+    spike = replace(ALARM, kind=AlarmKind.SPIKE, time=1400.0)
+    await first.change(kept, replace(kept, alarms=(ALARM,), nan=True, nan_from=20, loss=10.582, loss_step=19, step=97))
+    await second.change(kept, replace(kept, alarms=(spike,)))
+    await second.close()
+    (run,) = await first.runs()
+    assert run.alarms == (spike, ALARM)
+    assert (run.nan, run.nan_from, run.loss, run.loss_step, run.step) == (True, 20, 10.582, 19, 97)
+    await first.close()
+
+
+async def test_a_memory_of_an_older_version_is_brought_up_to_date(place: Path) -> None:
+    """Of a loss that it has nobody knows whether it is of the last step."""
+    place.parent.mkdir(parents=True)
+    old = sqlite3.connect(place)
+    old.execute(
+        "CREATE TABLE runs (number INTEGER PRIMARY KEY AUTOINCREMENT, recipe TEXT, name TEXT, namespace TEXT,"
+        ' "values" TEXT, left_out TEXT, context TEXT, server TEXT, chart TEXT, launched REAL, who TEXT, uid TEXT,'
+        " gpus INTEGER, queue TEXT, outcome TEXT, why TEXT, started REAL, ended REAL, peak_busbw REAL,"
+        " average_busbw REAL, loss REAL, step INTEGER)"
+    )
+    old.execute(
+        "INSERT INTO runs (recipe, name, namespace, outcome, loss, step) VALUES ('r', 'n', 't', 'succeeded', 2, 9)"
+    )
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    history = History(place)
+    (run,) = await history.runs()
+    assert (run.loss, run.step, run.loss_step, run.nan, run.alarms) == (2.0, 9, None, False, ())
+    await history.change(run, replace(run, alarms=(ALARM,)))
+    await history.close()
+    (again,) = await History(place).runs()
+    assert again.alarms == (ALARM,)
 
 
 async def test_the_newest_run_is_first_and_recipes_can_be_asked_for(place: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_chart_is_given_what_differs_and_the_launchers() -> None:
         "env": {"GLOO_SOCKET_IFNAME": None},
     }
     assert isinstance(launchers, dict)
-    assert set(launchers) == {"run.sh", "prepare.sh", "steps.sh", "interactive.sh"}
+    assert set(launchers) == {"run.sh", "pods.sh", "prepare.sh", "steps.sh", "interactive.sh"}
 
 
 def test_a_plan_wins_over_its_recipe() -> None:
@@ -129,6 +129,6 @@ def test_a_plan_wins_over_its_recipe() -> None:
 
 
 def test_a_launcher_that_is_missing_is_said() -> None:
-    poor = Catalogue(CATALOGUE.chart, CATALOGUE.schema, {"run.sh": "", "prepare.sh": "", "steps.sh": ""})
+    poor = Catalogue(CATALOGUE.chart, CATALOGUE.schema, {"run.sh": "", "pods.sh": "", "prepare.sh": "", "steps.sh": ""})
     with pytest.raises(Unreadable, match="launcher of interactive is missing"):
         poor.chart_values(plan("anna", "team", "interactive"))

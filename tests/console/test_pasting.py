@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 DRAFTING = Drafting(CATALOGUE, offline().render)
 NCCL = "nccl-all-reduce"
-SEEDS = Path(__file__).parents[2].parent / "shared" / "seeds"
+COMMANDS = Path(__file__).parents[1] / "fixtures" / "pasted_commands.txt"
 SET = {
     "USER": "anna", "RECIPE_ROOT": "/recipe", "REPO_ROOT": "/repo", "WORKLOAD_IMAGE": "registry.example/testbed:1",
     "GCS_BUCKET": "bucket", "KUEUE_NAME": "a4", "PROJECT_ID": "project",
@@ -34,10 +33,8 @@ async def pasted(text: str, recipe: str = NCCL, **variables: str) -> Draft:
 
 
 def documents() -> list[str]:
-    """Every helm command of the documents, as it is printed there."""
-    texts = [path.read_text() for path in sorted(SEEDS.glob("*.txt"))]
-    blocks = [block for text in texts for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
-    return [command for block in blocks for command in re.findall(r"helm install.*?jobset\n", block, re.DOTALL)]
+    """A helm command for each launcher of the charts that came before this one, with an empty line between them."""
+    return COMMANDS.read_text().split("\n\n")
 
 
 EXPECTED: dict[str, tuple[str, dict[str, Value]]] = {
@@ -220,7 +217,7 @@ async def test_unknown_names_are_left_out_and_told() -> None:
         "volumes.nfs.ip": "volumes.nfs.ip was not taken: <IP> is not known here;"
         " type the value into storage.nfs.server.",
         "env.A": "env.A was not taken: $(id) is not known here; type the value into its field.",
-        "gpuz": "gpuz was not taken: no chart of the documents and no value here is called so.",
+        "gpuz": "gpuz was not taken: no value of this chart, nor of those that it understands, is called so.",
         "recipe.swift.tp": "recipe.swift.tp was not taken: it has no effect in nccl-all-reduce.",
         "name": "The release's name was not taken: $WHO is not known here.",
     }  # fmt: skip
@@ -268,3 +265,10 @@ async def test_an_own_environment_fills_in_names(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("KUEUE_NAME", "from-here")
     draft = await DRAFTING.paste(NCCL, "--set queue=$KUEUE_NAME")
     assert draft.values == {"queue": "from-here"}
+
+
+async def test_the_values_that_a4_writes_name_their_recipe() -> None:
+    text = DRAFTING._catalogue.values_file("swift-dpo")
+    draft = await pasted(text)
+    assert (draft.recipe, draft.values) == ("swift-dpo", {})
+    assert not draft.left_out

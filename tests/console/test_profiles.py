@@ -60,7 +60,7 @@ async def test_wrong_keys_are_named(profiles: Profiles) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("gpus=12", "GPUs must be 1, 2, 4 or a multiple of 8"),
+        ("gpus=12", "GPUs must be 1 to 8, or a multiple of 8"),
         ("ssh.publicKey=abc", "must be one line of an OpenSSH public key"),
         ("storage.gcs.gs://data=/gcs", "without gs://"),
         ("zone=us-central1-b", "zone is not a value of any recipe"),

@@ -35,8 +35,8 @@ def answer(name: str, folder: Path) -> str:
     (folder / "table").write_text(DF)
     (folder / "df").write_text(f'#!/bin/sh\n[ "$1" = -hP ] && cat {folder}/table\n')
     (folder / "df").chmod(0o755)
-    script = next(each.script for each in QUESTIONS if each.name == name).replace("/proc/mounts", f"{folder}/mounts")
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    script = next(each.script for each in QUESTIONS if each.name == name)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "A4_PROC": str(folder)}
     return subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True, text=True).stdout
 
 

@@ -129,8 +129,8 @@ async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_p
     await running(session, space, "a")
     (tmp_path / "file").write_text("x")
     files = session.copies.of(space.name, "a")
-    with pytest.raises(NotFound, match=r"There is no nowhere/at-all in rank 3 of train\."):
-        await session.copies.of(space.name, "a", where="rank 3 of train").fetch("nowhere/at-all", str(tmp_path))
+    with pytest.raises(NotFound, match=r"There is no nowhere/at-all in pod 3 of train\."):
+        await session.copies.of(space.name, "a", where="pod 3 of train").fetch("nowhere/at-all", str(tmp_path))
     with pytest.raises(CopyFailed, match="device, pipe or socket"):
         await files.fetch("/dev/null", str(tmp_path))
     with pytest.raises(NotFound, match="There is no folder nowhere"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +13,13 @@ from console.errors import Conflict, NotAllowed, NotFound, ReleaseFailed
 from console.helm import RECIPE_LABEL, Helm
 from console.launch import Catalogue
 from console.models.launch import LaunchPlan
+from console.models.release import Leftover
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from console.session import Session
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
@@ -93,6 +100,79 @@ async def test_a_name_is_used_once(space: Space, helm: Helm) -> None:
     with pytest.raises(Conflict):
         await install(helm, space)
     await helm.uninstall(name="train", namespace=space.name)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any], str], None]] = {
+    "an object of another namespace": lambda release, name: _add(
+        release, f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n  namespace: kube-system\n{LABELS}"
+    ),
+    "a kind that the chart does not make": lambda release, name: _add(
+        release, f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team-b\n{LABELS}"
+    ),
+    "a kind of another group": lambda release, name: _add(
+        release, f"apiVersion: evil.example/v1\nkind: Secret\nmetadata:\n  name: x\n{LABELS}"
+    ),
+    "an object of another release": lambda release, name: _add(
+        release, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n"
+    ),
+    "an object that only says it is its own": lambda release, name: _add(
+        release, f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n{LABELS}"
+    ),
+    "a document hidden behind its divider": lambda release, name: _add(
+        release, f"x: 1\n---kind: Namespace\napiVersion: v1\nmetadata:\n  name: team-b\n{LABELS}"
+    ),
+    "a hook": lambda release, name: release.__setitem__("hooks", [HOOK]),
+}
+LABELS = "  labels:\n    app.kubernetes.io/name: a4\n    app.kubernetes.io/instance: train\n"
+HOOK: dict[str, Any] = {
+    "name": "pwned", "kind": "ConfigMap", "path": "a4/templates/hook.yaml", "events": ["pre-delete"],
+    "manifest": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pwned\n  namespace: default\n",
+}  # fmt: skip
+
+
+def _add(release: dict[str, Any], text: str) -> None:
+    release["manifest"] += f"---\n{text}"
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, helm: Helm, forgery: str) -> None:
+    """Whoever may write a Secret can write down a release; what it names is not removed with our rights."""
+    await install(helm, space)
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
+    (await space.api.create(space.path(CORE, "configmaps"), theirs)).made  # noqa: B018
+    path = space.path(CORE, "secrets", "sh.helm.release.v1.train.v1")
+    secret = (await space.api.get(path)).made
+    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    release = json.loads(gzip.decompress(packed))
+    FORGERIES[forgery](release, space.name)
+    forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
+    (await space.api.send("PUT", path, {**secret, "data": {"release": forged}})).made  # noqa: B018
+    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
+        await session.stopping.stop(space.name, "train")
+    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
+        await session.stopping.remove(Leftover("Release", space.name, "train", "train", ""))
+    assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
+    assert await space.items(JOBSETS, "jobsets")
+    assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
+
+
+async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space, session: Session) -> None:
+    packed = gzip.compress(bytes(300 << 20), 9)
+    data = base64.b64encode(base64.b64encode(packed)).decode()
+    labels = {"owner": "helm", "name": "bomb", "status": "deployed", "version": "1"}
+    secret = {
+        "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "data": {"release": data},
+        "metadata": {"name": "sh.helm.release.v1.bomb.v1", "labels": labels},
+    }  # fmt: skip
+    assert (await space.api.create(space.path(CORE, "secrets"), secret)).made
+    for asked in (
+        session.releases.all(space.name),
+        session.releases.history(space.name, "bomb"),
+        session.stopping.leftovers(space.name),
+        session.stopping.stop(space.name, "bomb"),
+    ):
+        with pytest.raises(ReleaseFailed, match="unpacks to more than 32 MiB"):
+            await asked
 
 
 async def test_removing_what_is_not_there(space: Space, helm: Helm) -> None:

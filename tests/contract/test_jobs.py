@@ -141,7 +141,7 @@ async def test_a_failed_rank_restarts_all(space: Space) -> None:
         found = await space.items(CORE, "pods", labelSelector=f"{PREFIX}jobset-name=train,{PREFIX}restart-attempt=1")
         return found if sum(pod["status"].get("phase") == "Running" for pod in found) == 2 else []
 
-    second = await eventually(again, "both ranks run again")
+    second = await eventually(again, "both pods run again")
     assert {pod["metadata"]["uid"] for pod in first}.isdisjoint(pod["metadata"]["uid"] for pod in second)
     status = (await jobset(space))["status"]
     assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, 1)
@@ -159,7 +159,7 @@ async def test_the_last_restart_is_the_last(space: Space) -> None:
         found = await space.items(CORE, "pods", labelSelector=f"{PREFIX}jobset-name=train,{PREFIX}restart-attempt=1")
         return [pod for pod in found if pod["status"].get("phase") == "Running"]
 
-    again = await eventually(second, "a rank runs again")
+    again = await eventually(second, "a pod runs again")
     await space.end(again[0]["metadata"]["name"], "Failed", 1, "Error")
     failed = await space.condition(JOBSETS, "jobsets", "train", "Failed")
     assert failed["reason"] == "ReachedMaxRestarts"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -98,6 +98,56 @@ async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Se
     assert (await remembered(session, space, Outcome.STOPPED)).why == ""
 
 
+async def trains(space: Space, session: Session) -> str:
+    """A run of ours whose pods print nothing by themselves; the name of its last pod, which is to print the steps."""
+    await session.launch(LaunchPlan("interactive", "train", space.name, {"queue": "team", "gpus": 16}))
+    pods = [pod["metadata"]["name"] for pod in await space.pods("train", 2)]
+    await seen(session, lambda fleet: len(pods_of(fleet, space)) == 2, "its pods")
+    return str(pods[-1])
+
+
+def steps(first: int, last: int, *, nan_from: int = 1 << 30) -> list[str]:
+    return [
+        f"step {at}/97 | loss {'nan' if at >= nan_from else f'{11 - at / 50:.3f}'} | lr 1e-4"
+        for at in range(first, last + 1)
+    ]
+
+
+async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, space: Space) -> None:
+    session.alarms.patrol(space.name)
+    pod = await trains(space, session)
+    await space.cluster.append_log(space.api, space.name, pod, "workload", steps(1, 9, nan_from=5))
+
+    async def rang() -> bool:
+        return bool(session.alarms.of(space.name, "train"))
+
+    await eventually(rang, "the alarm rings", 60)
+    for each in await space.pods("train", 2):
+        await space.end(each["metadata"]["name"])
+    run = await remembered(session, space, Outcome.DIVERGED)
+    assert run.why == "nan from 5 (last good 10.920 at 4)"
+    assert (run.loss_step, run.step, run.nan_from) == (4, 9, 5)
+    assert [each.words for each in run.alarms] == ["loss is NaN since step 5 (10.92 at 4)"]
+
+
+async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(session: Session, space: Space) -> None:
+    session.alarms.patrol(space.name)
+    pod = await trains(space, session)
+    for at in range(1, 7):
+        await space.cluster.append_log(space.api, space.name, pod, "workload", steps(at, at))
+        await asyncio.sleep(0.3)
+    await eventually(lambda: is_late(session, space), "the step is late", 90)
+    assert session.alarms.of(space.name, "train") == (), "late is said before it is an alarm"
+    await session.stop_job(space.name, "train")
+    run = await remembered(session, space, Outcome.STOPPED)
+    assert run.why.startswith("stopped while it was late: no step for ")
+    assert " after step 6, usually one takes" in run.why
+
+
+async def is_late(session: Session, space: Space) -> bool:
+    return bool(session.alarms.late(space.name, "train"))
+
+
 async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
     await session.launch(plan(space))
     await remembered(session, space, Outcome.RUNNING)
@@ -128,6 +178,61 @@ async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Se
         return await session.stopping.leftovers(space.name) == ((), ())
 
     await eventually(nothing, "the volume and its claim are gone")
+
+
+async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes_it(
+    session: Session, other: Session, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.launching.login_name", lambda: "anna b")
+    session._me = ""
+    await session.launch(plan(space, gpus=8))
+    fleet = await seen(session, lambda fleet: (space.name, "train") in fleet.jobsets, "the job")
+    assert fleet.jobsets[space.name, "train"].owner == "anna-b"
+    assert session.whose("anna-b") == "you"
+    assert (session.whose("bob"), session.whose("")) == ("bob", "")
+    (pod,) = await space.pods("train", 1)
+    meta = pod["metadata"]
+    assert (meta["labels"]["a4.console/owner"], meta["annotations"]["a4.console/owner"]) == ("anna-b", "anna b")
+    again = await session.releases.changed_plan(space.name, "train", {"ttl": 3600})
+    assert "owner" not in again.values
+    other._me = "bob"
+    change = await other.releases.try_upgrade(again)
+    assert "owner" not in "".join(line for each in change.objects for line in each.lines if line[0] in "+-")
+
+
+HEADLESS: dict[str, Any] = {"clusterIP": "None", "ports": [{"protocol": "TCP", "port": 29500, "name": "training"}]}
+
+
+async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Session, space: Space) -> None:
+    for role in ("master", "worker"):
+        spec = {**HEADLESS, "selector": {"role": role}}
+        service = {"metadata": {"name": f"training-{role}"}, "spec": spec}
+        await space.api.create(space.path(CORE, "services"), {"apiVersion": "v1", "kind": "Service", **service})
+    spec = {**HEADLESS, "selector": {"role": "master"}}
+    await space.api.create(space.path(CORE, "services"), {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "somebody-elses"}, "spec": spec,
+    })  # fmt: skip
+    container = {"name": "c", "image": "busybox:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    for name, role in (("training-master", "master"), ("training-of-dogs", "worker")):
+        await space.api.create(space.path(CORE, "pods"), {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"role": role}},
+            "spec": {"containers": [container], "restartPolicy": "OnFailure"},
+        })  # fmt: skip
+    left, hidden = await session.stopping.leftovers(space.name)
+    assert hidden == ()
+    found = {(each.kind, each.name): each for each in left}
+    assert set(found) == {("Pod", "training-master"), ("Service", "training-master"), ("Service", "training-worker")}
+    assert found["Pod", "training-master"].runs
+    assert found["Pod", "training-master"].why.endswith("and holds 4 GPUs.")
+    assert found["Service", "training-master"].why == "Made by hand for training-master, which has not ended."
+    assert "for training-of-dogs" in found["Service", "training-worker"].why, "whatever it is called, it has its role"
+    for each in left:
+        await session.stopping.remove(each)
+
+    async def nothing() -> bool:
+        return await session.stopping.leftovers(space.name) == ((), ())
+
+    await eventually(nothing, "all of it is gone")
 
 
 async def test_a_job_without_a_release_goes_alone(session: Session, space: Space) -> None:

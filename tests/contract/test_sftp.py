@@ -12,25 +12,24 @@ import pytest
 from console.errors import ConsoleError
 from console.models.copying import CopyReport, Way
 from console.models.ranks import ranks
-from tests.openssh import alone, require
+from tests.openssh import alone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from console.models.copying import CopyProgress
     from console.session import Session
-    from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
+pytestmark = pytest.mark.programs("ssh", "ssh-keygen")
 JOB = "named"
 LARGE = 34 << 20
 """Bytes from which SFTP is worth a connection."""
 
 
 @pytest.fixture
-async def pod(session: Session, space: Space, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+async def pod(session: Session, space: Space, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """Rank 0 of a running job; nobody's keys but the test's own."""
-    require("ssh", lab=cluster.name == "lab")
     alone(monkeypatch, tmp_path / "dot ssh")
     queue = await space.queue("a", 16)
     await space.jobset(JOB, queue, 1)

@@ -22,7 +22,7 @@ from console.ssh import entries
 from console.ssh.places import Places
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, eventually
-from tests.openssh import OpenSsh, alone, require
+from tests.openssh import OpenSsh, alone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
+pytestmark = pytest.mark.programs("ssh", "scp", "sftp", "ssh-keygen", "ssh-agent", "ssh-add", "rsync")
 JOB = "named"
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGa0wvgvw+Zw1XSjDVyvBM4M7MDx1dyZnPHm8P1vQ6R"
 
 
 @pytest.fixture
-def openssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cluster: Cluster) -> OpenSsh:
-    require("ssh", "scp", "sftp", lab=cluster.name == "lab")
+def openssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenSsh:
     return alone(monkeypatch, tmp_path / "dot ssh")
 
 
@@ -70,8 +70,17 @@ async def test_ssh_scp_and_sftp_by_name(session: Session, openssh: OpenSsh, tmp_
     assert (tmp_path / "back").read_bytes() == b"x" * 300_000, done.err
 
 
-async def test_rsync_by_name(session: Session, openssh: OpenSsh, tmp_path: Path, cluster: Cluster) -> None:
-    require("rsync", lab=cluster.name == "lab")
+async def test_a_session_knows_nothing_of_the_containers_environment(session: Session, openssh: OpenSsh) -> None:
+    """An sshd starts its sessions anew; what launchers want them to have they write to where it looks."""
+    host = await set_up(session)
+    done = await openssh.ssh(host.host, "env")
+    assert done.code == 0, done.err
+    names = {line.partition("=")[0] for line in done.out.splitlines()}
+    assert {"HOME", "PATH", "USER", "SHELL"} <= names
+    assert "JOB_COMPLETION_INDEX" not in names
+
+
+async def test_rsync_by_name(session: Session, openssh: OpenSsh, tmp_path: Path) -> None:
     host = await set_up(session)
     (tmp_path / "tree" / "deep").mkdir(parents=True)
     (tmp_path / "tree" / "deep" / "file").write_text("told")
@@ -232,7 +241,7 @@ async def test_the_doctor_says_which_step_fails(session: Session, openssh: OpenS
     assert steps["sftp"].state is StepState.SKIPPED
     steps = {step.name: step async for step in session.attach.diagnose(session.namespace, JOB, 7)}
     assert steps["pod"].state is StepState.FAILED
-    assert "no rank 7" in steps["pod"].found
+    assert "no pod 7" in steps["pod"].found
 
 
 async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: OpenSsh, space: Space) -> None:

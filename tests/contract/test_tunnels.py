@@ -114,7 +114,7 @@ async def test_ranks_of_a_job_with_three_replicated_jobs(space: Space, reach: Re
 
 async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: Reach) -> None:
     await job(space, {}, GROUPS[:1])
-    with pytest.raises(BadInput, match=r"train has no rank 1\. Its ranks are 0 to 0\."):
+    with pytest.raises(BadInput, match=r"train has no pod 1\. Its pods are 0 to 0\."):
         await reach.resolve(Address.of(space.name, "train", "1"))
     with pytest.raises(BadInput, match=r"train has no replicated job workers\. It has: driver\."):
         await reach.resolve(Address.of(space.name, "train", "workers/0"))
@@ -187,7 +187,7 @@ async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: Re
             # Until its pod is marked as going, the rank is still that pod.
             return await banner(local) == b"SSH-2.0-" and forwarding.tunnel.pod != first
 
-        await eventually(replaced, "the rank is another pod")
+        await eventually(replaced, "the pod is another pod")
         tunnel = forwarding.tunnel
     finally:
         await forwarding.close()
@@ -237,9 +237,9 @@ async def test_a_rank_that_does_not_come_is_waited_for_with_words(space: Space, 
 
     await eventually(gone, "the pod is gone")
     said: list[str] = []
-    with pytest.raises(Unreachable, match="train rank 0 cannot be reached: the job waits for quota"):
+    with pytest.raises(Unreachable, match="train pod 0 cannot be reached: the job waits for quota"):
         await reach.resolve(Address.of(space.name, "train"), limit=0.3, say=said.append)
-    assert said == ["train rank 0 is waited for: the job waits for quota."]
+    assert said == ["train pod 0 is waited for: the job waits for quota."]
 
 
 async def test_who_may_not_is_told(space: Space, cluster: Cluster) -> None:

@@ -115,7 +115,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     report = await looked(session, space, lambda report: bool(report.suspects))
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Doing.DATA, (8 * STUCK + 1,))
-    assert report.short == "Rank 9 is in the data loader while 15 others wait in all_reduce."
+    assert report.short == "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce."
     assert [pod.pod_rank for pod in report.pods if pod.reached] == [0, 1]
     assert {len(pod.rdma) for pod in report.pods} == {8}
     assert report.ras.words.startswith("NCCL says MISMATCH: rank 9 on ")
@@ -154,9 +154,9 @@ async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
     assert (report.alarming, report.without_py_spy) == (True, ())
     (suspect,) = report.suspects
     assert (suspect.ranks, suspect.behind) == ((8 * STUCK + 1,), True)
-    assert report.short == "Rank 9 stays behind in NCCL while 15 others run all_reduce_perf."
+    assert report.short == "Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run all_reduce_perf."
     pod = report.pods[STUCK]
-    assert report.verdict[0].startswith(f"Rank 9 on {pod.node} (pod {pod.pod}) stays behind in NCCL ")
+    assert report.verdict[0].startswith(f"Rank 9 (pod 1, GPU 1) on {pod.node} stays behind in NCCL ")
     assert report.verdict[1].startswith(f"NCCL says MISMATCH: rank 9 on {pod.node} has launched 4,116 ")
     assert "its image has no gdb" in report.advice[1]
 

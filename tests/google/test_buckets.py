@@ -207,6 +207,18 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
         assert [each for each in Catalogue.load().problems(plan) if each.path.startswith("storage")] == []
 
 
+def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
+    from console.log_files import LogFiles
+
+    said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,
+            "step 7 connectivity: done in 3 s", "step 8 all-reduce: run"]  # fmt: skip
+    logs = LogFiles(tmp_path)
+    logs.add([RankLine(0, 1.0, text) for text in said[:6]])
+    logs.add([RankLine(1, 1.0, "waiting for index 0")])
+    logs.add([RankLine(0, 2.0, text) for text in said[6:]])
+    assert (tmp_path / "connectivity-test.log").read_text().splitlines() == said[1:-1]
+
+
 def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
     from console.log_files import LogFiles
 

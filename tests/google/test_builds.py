@@ -17,6 +17,7 @@ from console.models.storage import GcsPlace
 from console.practice.google.builds import Yard
 from console.practice.google.cloud import DISABLED, LOCKED, Fault
 from console.practice.google.registry import ADDRESS
+from console.practice.google.vault import Holder, Vault
 from console.practice.node.registries import STOCK
 from console.session import google_alone
 from tests.google.practised import google
@@ -231,8 +232,6 @@ async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
 
 async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
-        from console.practice.google.vault import Holder, Vault
-
         vault = world.part(Vault)
         vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
         plan = await own_plan(session.images, own(tmp_path, "FROM debian\n"))
@@ -241,7 +240,52 @@ async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
         assert not vault.buckets["practice_cloudbuild"].things
 
 
+def no_listing() -> Fault:
+    words = "does not have storage.buckets.list access"
+    return Fault("ListBuckets", grpc.StatusCode.PERMISSION_DENIED, words, times=10)
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: bool) -> None:
+    async with google() as (session, world):
+        vault = world.part(Vault)
+        vault.buckets.pop("practice_cloudbuild", None)
+        if there:
+            vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice", "US", "multi-region", 0)
+        world.faults.append(no_listing())
+        await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n")))
+        made = vault.buckets["practice_cloudbuild"]
+        assert made.things
+        assert made.location == ("US" if there else "US-CENTRAL1"), "where the build runs"
+
+
+async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
+    async with google() as (session, world):
+        vault = world.part(Vault)
+        vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
+        world.faults.append(no_listing())
+        with pytest.raises(Conflict):
+            await session.images.build(await own_plan(session.images, own(tmp_path, "FROM debian\n")))
+        assert not vault.buckets["practice_cloudbuild"].things
+
+
 # contexts and plans, without Google
+
+
+def test_the_image_is_the_one_that_the_description_names(tmp_path: Path) -> None:
+    folder = own(tmp_path, "FROM debian\n")
+    plan = BuildPlan(contexts.read_context(folder), "practice", "us-central1", {"_ARTIFACT_REGISTRY": ADDRESS})
+    assert plan.image == f"{ADDRESS}/{folder.name}:latest"
+    steps = "steps: [{name: docker, args: [build, -t, '$LOCATION-docker.pkg.dev/$PROJECT_ID/own/trainer:$_TAG', .]}]\n"
+    (folder / "cloudbuild.yaml").write_text(f"{steps}substitutions: {{_TAG: v2}}\n")
+    plan = dataclasses.replace(plan, context=contexts.read_context(folder))
+    assert plan.image == "us-central1-docker.pkg.dev/practice/own/trainer:v2"
+    (folder / "cloudbuild.yaml").write_text(
+        f"{steps}images: ['${{_ARTIFACT_REGISTRY}}/a:1', '$_ARTIFACT_REGISTRY/b']\n"
+    )
+    assert dataclasses.replace(plan, context=contexts.read_context(folder)).image == f"{ADDRESS}/a:1, {ADDRESS}/b"
+    (folder / "cloudbuild.yaml").write_text("steps: [{name: bash, script: make}]\n")
+    assert dataclasses.replace(plan, context=contexts.read_context(folder)).image == folder.name
 
 
 def test_the_documents_images_are_there_with_their_defaults() -> None:

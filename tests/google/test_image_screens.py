@@ -154,7 +154,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
     async with practised(monkeypatch) as (app, pilot, cluster):
         plan = LaunchPlan("interactive", "early", "default", app.session.set_values("interactive", [f"image={image}"]))
         await app.session.launch(plan)
-        app.open_page("job", "default", "early", "ranks")
+        app.open_page("job", "default", "early", "pods")
         await until(pilot, lambda: f"cannot get its image: there is no image {image}" in screen_text(app))
         await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
         world_of(cluster).part(Shelf).push(image, 1_000_000_000, 0.0)
@@ -192,7 +192,7 @@ async def test_a_form_says_what_is_wrong_while_it_is_typed(monkeypatch: pytest.M
             ("_ARTIFACT_REGISTRY", "docker.io/me", "is no repository of Artifact Registry"),
             ("_IMAGE_TAG", "a b", "cannot be a tag"),
             ("machine", "big", "has no machine big"),
-            ("time-out", "soon", "The time-out is written"),
+            ("time-out", "soon", "The timeout is written"),
         ):
             before = fields[name].value
             fields[name].value = value

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 from tests.lab.build import LabError, build
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
-from tests.lab.sshd import find_program, find_sshd
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -26,8 +25,6 @@ def main() -> int:
     signal.signal(signal.SIGHUP, _interrupt)
     try:
         if options.verb == "build":
-            find_sshd()
-            find_program("rsync", "rsync", "rsync, for its tests")
             _say(str(build().folder), sys.stdout)
         else:
             _serve(options.nodes, options.pods)

@@ -38,7 +38,8 @@ from tests.lab.objects import (
 from tests.lab.pki import create_certificates, write_kubeconfig
 from tests.lab.podlogs import PodLogs
 from tests.lab.processes import Processes, children, free_ports
-from tests.lab.sshd import SshServer, find_sshd
+from tests.lab.sshd import SshServer
+from tests.programs import find, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,7 +103,9 @@ class Lab:
         """Build if needed, start everything, and return when a JobSet can be queued."""
         began = monotonic()
         self.tools = build()
-        sshd = find_sshd()
+        sshd = find("sshd")
+        if sshd is None:
+            raise LabError(missing(("sshd",)))
         for folder in (self.processes.logs, self.pod_root, self.folder / "etcd"):
             folder.mkdir(mode=0o700)
         create_certificates(self.pki)

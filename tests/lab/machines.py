@@ -12,6 +12,7 @@ Object = dict[str, Any]
 ZONE, REGION = "us-central1-b", "us-central1"
 KUBELET = "v1.35.1-gke.1000000"
 GKE = "cloud.google.com"
+NETWORKS = ("gvnic-1", *(f"rdma-{index}" for index in range(8)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Pool:
             size = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
             return {"capacity": size, "allocatable": {**size, "cpu": "15890m", "memory": "58Gi"}}
         size = {"cpu": "224", "memory": "3968Gi", "ephemeral-storage": "12000Gi", "pods": "110", "nvidia.com/gpu": "8"}
+        size |= {f"networking.gke.io.networks/{name}{end}": "1" for name in NETWORKS for end in ("", ".IP")}
         usable = {**size, "cpu": "223370m", "memory": "3881Gi", "ephemeral-storage": "11000Gi"}
         return {"capacity": size, "allocatable": usable}
 

@@ -9,32 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.build import LabError
-
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
-
-
-def find_sshd() -> str:
-    """The server's program; as root on a machine with apt it is installed when missing."""
-    return find_program("sshd", "openssh-server", "OpenSSH's server")
-
-
-def find_program(name: str, package: str, what: str) -> str:
-    """A program that the lab's tests need; as root on a machine with apt it is installed when missing."""
-    if found := _search(name):
-        return found
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (("apt-get", "update", "-qq"), (*INSTALL, package)):
-            subprocess.run(command, env=quiet, capture_output=True)
-        if found := _search(name):
-            return found
-    raise LabError(f"The lab needs {what} (`{name}`), which is not installed: sudo apt-get install {package}")
-
-
-def _search(name: str) -> str | None:
-    return shutil.which(name, path=f"/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin:{os.environ.get('PATH', '')}")
-
 
 @dataclass(frozen=True, slots=True)
 class SshServer:

@@ -20,7 +20,7 @@ from tests.contract.client import Api
 from tests.contract.cluster import CORE, eventually, real_cluster
 from tests.contract.space import Space
 from tests.lab.processes import free_ports
-from tests.openssh import OpenSsh, alone, require
+from tests.openssh import OpenSsh, alone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.lab.control_plane import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.programs("ssh")]
 JOB = "edited"
 CHANNELS = 20
 NUMBERS = itertools.count(1)
@@ -52,7 +52,6 @@ asyncio.run(main())
 
 @pytest.fixture
 def openssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenSsh:
-    require("ssh", lab=True)
     return alone(monkeypatch, tmp_path / "ssh")
 
 

@@ -54,4 +54,4 @@ async def rendered(recipe: str, values: dict[str, Value]) -> dict[str, str]:
     jobset = next(yaml.safe_load(manifest.text) for manifest in manifests if manifest.kind == "JobSet")
     pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     given = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"] if "value" in entry}
-    return given | {"JOB_IDENTIFIER": "anna-1", "A4_DISCOVERY_SECONDS": "20"}
+    return given | {"JOB_IDENTIFIER": "anna-1", "A4_PLACED_BY": "", "A4_DISCOVERY_SECONDS": "20"}

@@ -120,8 +120,22 @@ BUILD_DATA = {
 }  # fmt: skip
 """The arguments of run_build_idxmap_sft_dataset.sh."""
 
-PACKAGES = ["install", "datasets==3.6.0", "packaging==24.2", "modelscope"]
+PACKAGES = [
+    "install", "transformers~=4.51", "huggingface_hub[cli]~=0.34", "numpy<2",
+    "datasets==3.6.0", "packaging==24.2", "modelscope",
+]  # fmt: skip
+"""The document's three, and what its own source had to add: the image has no transformers."""
+BUILT = [
+    "git+https://github.com/NVIDIA/TransformerEngine.git@c47f329b2084406093124851a3aeecb935183def",
+    "triton==3.2.0",
+    "mamba-ssm",
+    "causal-conv1d==1.5.2",
+    "flash-linear-attention",
+]
+"""What Pai-Megatron-Patch asks for before Qwen3-Next runs on NVIDIA's image, in its order."""
+TRANSFORMERS = "git+https://github.com/huggingface/transformers.git@5f6e278a5177d8b85945a2cdb6b776dacee34914"
 REPOSITORY = "https://github.com/alibaba/Pai-Megatron-Patch.git"
+HARNESS = "https://github.com/jerryli1981/lm-evaluation-harness.git"
 STORE = "https://atp-modelzoo-wlcb-pai.oss-cn-wulanchabu.aliyuncs.com/release/models/pai-megatron-patch"
 FILES = [
     f"{STORE}/qwen-datasets/mmap_qwen3_datasets_text_document.bin",

@@ -22,10 +22,10 @@ RECORDING = """#!/bin/bash
 {{ export -p; echo "in $PWD"; }} >"$A4_ROOT/calls/{name}.environment"
 {body}
 """
-FOLDERS = ("a4/ssh", "bin", "calls", "etc", "places", "refuse", "root", "third_party/nccl-tests/build", "tmp")
+FOLDERS = ("a4/ssh", "bin", "calls", "etc", "proc/net", "refuse", "root", "third_party/nccl-tests/build", "tmp")
 TOOLS = (
-    "bash", "cat", "chmod", "cp", "cut", "dirname", "du", "grep", "install", "ls", "mkdir", "mv", "rm", "sed", "sleep",
-    "sort", "tee", "touch", "wc",
+    "bash", "cat", "chmod", "cp", "dirname", "du", "env", "grep", "install", "ln", "ls", "mkdir", "mv", "rm", "sed",
+    "sleep", "sort", "tee", "timeout", "touch", "wc",
 )  # fmt: skip
 BODIES = {
     "hostname": "echo pod",
@@ -33,7 +33,7 @@ BODIES = {
     "nvidia-smi": 'if [[ "$1" == -L ]]; then for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: NVIDIA B200"; done; fi',
     "ssh-keygen": 'echo "public-of $3"',
     "sshd": "true",
-    # Refuses as often as refuse/WORKER says, then answers "hostname" and questions for the place.
+    # Refuses as often as refuse/WORKER says.
     "ssh": r"""
 for word in "$@"; do if [[ "$word" == *-workload-* ]]; then worker="${word%%.*}"; fi; done
 refuse="$A4_ROOT/refuse/$worker"
@@ -41,10 +41,6 @@ if [[ -s "$refuse" ]]; then
     left="$(<"$refuse")"
     if ((left > 0)); then echo $((left - 1)) >"$refuse"; exit 255; fi
 fi
-case "${!#}" in
-hostname) echo "$worker" ;;
-*physical_host*) cat "$A4_ROOT/places/$worker" 2>/dev/null || exit "${A4_TEST_PLACE:-255}" ;;
-esac
 """,
     "mpirun": r"""
 if [[ "${!#}" == hostname ]]; then for ((i = 0; i < ${A4_TEST_RANKS:-16}; i++)); do echo node; done; exit 0; fi
@@ -54,19 +50,22 @@ exit "${A4_TEST_CODE:-0}"
     "torchrun": 'exit "${A4_TEST_CODE:-0}"',
     # A clone brings the scripts of Pai-Megatron-Patch, which record their calls too.
     "git": r"""
+if [[ "$*" == *" describe "* ]]; then echo "${A4_TEST_BRANCH:-}"; fi
 if [[ "$*" == *" pull "* ]]; then exit "${A4_TEST_PULL:-0}"; fi
 if [[ "$1" == clone ]]; then
     mkdir -p "${!#}/.git"
+    if [[ "$*" == *lm-evaluation-harness* ]]; then mkdir -p "${!#}/lm_eval"; fi
     if [[ "$*" == *Pai-Megatron-Patch* ]]; then cp -r "$A4_ROOT/scripts/." "${!#}"; fi
 fi
 """,
     "wget": 'echo data >"$4/${5##*/}"',
-    "tar": "true",
+    "tar": 'archive="${2##*/}"; mkdir -p "$4/${archive%.tgz}"',
     "pip": 'exit "${A4_TEST_PIP:-0}"',
     "huggingface-cli": 'echo weights >"$4/config.json"; exit "${A4_TEST_HUB:-0}"',
     "hf": 'echo weights >"$4/config.json"',
     "modelscope": 'echo weights >"$5/config.json"; exit "${A4_TEST_HUB:-0}"',
     "accelerate": "true",
+    "python3": 'exit "${A4_TEST_IMPORT:-0}"',
     "megatron": 'exit "${A4_TEST_CODE:-0}"',
     "swift": 'exit "${A4_TEST_CODE:-0}"',
 }
@@ -74,12 +73,23 @@ _CONVERTOR = "toolkits/distributed_checkpoints_convertor/scripts"
 SCRIPTS = {
     "examples/qwen3/run_mcore_qwen3.sh": 'exit "${A4_TEST_CODE:-0}"',
     "examples/qwen3_next/run_mcore_qwen3.sh": 'exit "${A4_TEST_CODE:-0}"',
-    "toolkits/sft_data_preprocessing/run_build_idxmap_sft_dataset.sh": 'mkdir -p "$A4_ROOT$(dirname "$4")"',
+    "toolkits/sft_data_preprocessing/run_build_idxmap_sft_dataset.sh": r"""
+mkdir -p "$A4_ROOT$(dirname "$4")"
+for end in ${A4_TEST_BUILT-bin idx}; do echo data >"$A4_ROOT$4_text_document.$end"; done
+""",
     f"{_CONVERTOR}/qwen3/run_8xH20.sh": 'mkdir -p "$A4_ROOT$3"; exit "${A4_TEST_CONVERT:-0}"',
     f"{_CONVERTOR}/qwen3/run_A22B_16xH20.sh": 'mkdir -p "$A4_ROOT$3"',
     f"{_CONVERTOR}/qwen3_next/run_8xH20.sh": 'mkdir -p "$A4_ROOT$3"',
 }
 """Scripts of Pai-Megatron-Patch that the launchers call."""
+
+
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth2\t00000000\t010A000A\t0003\t0\t0\t200\t00000000\t0\t0\t0
+eth0\t00000000\t0101000A\t0003\t0\t0\t100\t00000000\t0\t0\t0
+eth0\t0001000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0
+"""
+"""The kernel's routes of a pod with more than one interface."""
 
 
 @dataclass(slots=True)
@@ -104,10 +114,12 @@ class Sandbox:
             name = path.rpartition("/")[2]
             self.program(self.root / "scripts" / path, RECORDING.format(name=name, body=body))
         self.program(self.root / "third_party/nccl-tests/build/all_reduce_perf", "#!/bin/bash\n")
+        (self.root / "proc/net/route").write_text(ROUTES)
         (self.root / "a4/ssh/id_pods").write_text("key\n")
         (self.root / "a4/ssh/host_key").write_text("key\n")
 
     def program(self, path: Path, text: str) -> None:
+        path.unlink(missing_ok=True)  # it may be a link to a program of this machine
         path.write_text(text)
         path.chmod(0o755)
 
@@ -122,7 +134,8 @@ class Sandbox:
             "A4_POLL_SECONDS": "0.02",
             "A4_RETRY_SECONDS": "0.02",
             "A4_DISCOVERY_SECONDS": "20",
-            "A4_PLACE_TRIES": "2",
+            "A4_PLACED_BY": "",
+            "A4_PLACED_HOW": "preferred cloud.google.com/gce-topology-block",
             "A4_RECIPE": "nccl-all-reduce",
             "A4_NCCL_BEGIN": "2M",
             "A4_NCCL_END": "16G",

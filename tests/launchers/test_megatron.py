@@ -13,6 +13,7 @@ from tests.launchers import documents
 if TYPE_CHECKING:
     from console.models.launch import Value
     from tests.launchers.conftest import Launch
+    from tests.launchers.sandbox import Sandbox
 
 IN_CODE = ["-c", "safe.directory=*", "-C", "/mnt/Pai-Megatron-Patch"]
 ENVIRONMENT = ["environment done"]
@@ -85,7 +86,8 @@ def test_conversion_settings_reach_the_script(launch: Launch) -> None:
 
 @pytest.mark.parametrize("size", ["0.6B", "1.7B", "4B", "8B", "14B", "32B", "A3B", "A22B"])
 def test_all_model_sizes_reach_the_scripts(launch: Launch, size: str) -> None:
-    pod = launch("qwen3-30b-pretrain-pai", gpus=8, recipe={"model": {"size": size}})
+    pod = launch("qwen3-30b-pretrain-pai", gpus=16, recipe={"model": {"size": size}})
+    pod.environment["SKIP_CHECKPOINT_CONVERSION"] = "true"
     assert pod.run("qwen3-30b-pretrain-pai.sh")[0] == 0
     assert pod.calls("run_mcore_qwen3.sh")[0][1] == size
 
@@ -110,31 +112,109 @@ def test_fine_tuning_data_are_built_once(launch: Launch, recipe: str) -> None:
     assert [call[2] for call in pod.calls("run_build_idxmap_sft_dataset.sh")][-1] == "256"
 
 
-def test_evaluation_loads_the_benchmarks_and_runs(launch: Launch) -> None:
+@pytest.mark.parametrize("built", ["", "bin"])
+def test_data_that_were_not_built_stop_the_job_and_are_built_the_next_time(launch: Launch, built: str) -> None:
+    """The upstream script ends well when its Python failed."""
+    pod = launch("qwen3-sft", **ONE_NODE)
+    pod.environment["A4_TEST_BUILT"] = built
+    code, lines = pod.run("qwen3-sft.sh")
+    assert code == 1
+    assert lines[-1] == "step 3 build-data: failed with exit code 1"
+    assert "has built no /mnt/qwen-datasets/mmap_qwen3_datasets_sft_text_document.bin and .idx" in "".join(lines)
+    assert pod.calls("run_mcore_qwen3.sh") == []
+    del pod.environment["A4_TEST_BUILT"]
+    code, lines = pod.run("qwen3-sft.sh")
+    assert code == 0
+    assert "build-data done" in pod.steps(lines)
+
+
+def test_data_that_are_gone_are_built_again(launch: Launch) -> None:
+    pod = launch("qwen3-sft", **ONE_NODE)
+    assert pod.run("qwen3-sft.sh")[0] == 0
+    (pod.root / "mnt/qwen-datasets/mmap_qwen3_datasets_sft_text_document.idx").unlink()
+    assert "build-data done" in pod.steps(pod.run("qwen3-sft.sh")[1])
+
+
+def flags(pod: Sandbox) -> list[str]:
+    return sorted(path.name for path in (pod.root / "mnt").glob("sync_flags_*"))
+
+
+def test_the_last_pod_takes_the_flags_of_its_job_away(launch: Launch) -> None:
+    first, second = (launch("qwen3-to-mcore", index, gpus=16) for index in (0, 1))
+    assert first.run("qwen3-to-mcore.sh")[0] == 0
+    assert flags(first) == ["sync_flags_anna-1"], "the other pod has to read them"
+    assert second.run("qwen3-to-mcore.sh")[0] == 0
+    assert flags(first) == []
+
+
+def test_flags_of_an_earlier_run_go_and_those_of_other_jobs_stay(launch: Launch) -> None:
+    pod = launch("qwen3-to-mcore", **ONE_NODE)
+    uid = "5e0c6f1a-0000-4000-8000-000000000001"
+    for name in (f"anna-{uid}", f"anna-2-{uid}", f"bob-{uid}"):
+        (pod.root / "mnt" / f"sync_flags_{name}").mkdir()
+    assert pod.run("qwen3-to-mcore.sh")[0] == 0
+    assert flags(pod) == [f"sync_flags_anna-2-{uid}", f"sync_flags_bob-{uid}"]
+
+
+def test_evaluation_uses_the_archives_that_it_loads(launch: Launch) -> None:
+    """The harness of that revision reads /workspace/ceval, /workspace/cmmlu and /workspace/evaluate."""
     pod = launch("qwen3-eval")
     code, lines = pod.run("qwen3-eval.sh")
     assert code == 0, lines
+    assert pod.steps(lines) == ["clone done", "download done", "harness done", "evaluate done"]
+    harness = "/mnt/LM-Evaluation-Harness-240310"
+    assert pod.calls("git")[0] == ["clone", "--recurse-submodules", documents.HARNESS, f"{harness}.part"]
+    in_code = ["-c", "safe.directory=*", "-C", harness]
+    assert [*in_code, "checkout", "7d9bc88e5192eaaada656c5a361984ac4b63e65a"] in pod.calls("git")
     assert pod.calls("accelerate") == [documents.EVALUATION]
     store = f"{documents.STORE}/evaluation-datasets"
     assert [call[-1] for call in pod.calls("wget")] == [
         f"{store}/{name}.tgz" for name in ("evaluate", "cmmlu", "ceval")
     ]
-    assert len(pod.calls("tar")) == 3
-    # Upstream's clone has no harness any more.
-    assert ["install", "lm_eval"] in pod.calls("pip")
-    assert pod.environment_of("accelerate")["in"].endswith("/mnt/evaluation")
-
-
-def test_evaluation_uses_a_harness_that_is_there(launch: Launch) -> None:
-    pod = launch("qwen3-eval", recipe={"eval": {"tasks": ["mmlu"], "batch": 4, "trustCode": False}})
-    (pod.root / "mnt/Pai-Megatron-Patch/LM-Evaluation-Harness-240310").mkdir(parents=True)
-    pod.environment["SKIP_CLONE_REPO"] = "true"
-    assert pod.run("qwen3-eval.sh")[0] == 0
+    for name in ("evaluate", "cmmlu", "ceval"):
+        assert str((pod.root / "workspace" / name).readlink()).endswith(f"/mnt/evaluation/{name}")
     assert pod.calls("pip") == []
+    given = pod.environment_of("accelerate")
+    assert (given["HF_HUB_OFFLINE"], given["HF_DATASETS_OFFLINE"], given["HF_DATASETS_TRUST_REMOTE_CODE"]) == (
+        "1", "1", "1",
+    )  # fmt: skip
+    assert given["PYTHONPATH"].endswith(harness)
+    # Again: the links stay, and a folder that the image brings is left alone.
+    (pod.root / "workspace/cmmlu").unlink()
+    (pod.root / "workspace/cmmlu").mkdir()
+    assert pod.run("qwen3-eval.sh")[0] == 0
+    assert not (pod.root / "workspace/cmmlu").is_symlink()
+
+
+def test_evaluation_installs_what_the_harness_imports_where_the_image_lacks_it(launch: Launch) -> None:
+    pod = launch("qwen3-eval", recipe={"eval": {"tasks": ["mmlu"], "batch": 4, "trustCode": False}})
+    pod.environment["A4_TEST_IMPORT"] = "1"
+    assert pod.run("qwen3-eval.sh")[0] == 0
+    assert pod.calls("pip") == [["install", "/mnt/LM-Evaluation-Harness-240310"]]
     (arguments,) = pod.calls("accelerate")
     assert arguments[-4:] == ["--tasks", "mmlu", "--batch_size", "4"]
     assert arguments[8].endswith("trust_remote_code=False")
-    assert "LM-Evaluation-Harness-240310" in pod.environment_of("accelerate")["PYTHONPATH"]
+    assert "HF_DATASETS_TRUST_REMOTE_CODE" not in pod.environment_of("accelerate")
+
+
+def test_evaluation_with_a_folder_that_is_no_harness_says_so(launch: Launch) -> None:
+    pod = launch("qwen3-eval", recipe={"code": {"folder": "Pai-Megatron-Patch"}})
+    (pod.root / "mnt/Pai-Megatron-Patch/examples").mkdir(parents=True)
+    pod.environment["SKIP_CLONE_REPO"] = "true"
+    code, lines = pod.run("qwen3-eval.sh")
+    assert code == 1
+    assert any("/mnt/Pai-Megatron-Patch has no lm_eval: name the repository" in line for line in lines)
+
+
+def test_evaluation_from_the_hub_loads_nothing_else(launch: Launch) -> None:
+    pod = launch("qwen3-eval", recipe={"eval": {"source": "hub"}})
+    code, lines = pod.run("qwen3-eval.sh")
+    assert code == 0, lines
+    assert pod.steps(lines) == ["clone skip", "download skip", "harness done", "evaluate done"]
+    assert pod.calls("git") == pod.calls("wget") == pod.calls("tar") == []
+    assert pod.calls("pip") == [["install", "lm_eval"]]
+    assert pod.calls("accelerate") == [documents.EVALUATION]
+    assert "HF_HUB_OFFLINE" not in pod.environment_of("accelerate")
 
 
 def test_a_download_clones_and_loads_and_does_nothing_else(launch: Launch) -> None:
@@ -179,11 +259,25 @@ def test_the_environment_is_prepared_on_every_pod(launch: Launch) -> None:
         assert pod.calls("pip") == [["install", "--upgrade", "nvidia-nccl-cu12"], documents.PACKAGES]
 
 
-def test_packages_that_are_compiled_come_last(launch: Launch) -> None:
-    pod = launch("qwen3-next-to-mcore", recipe={"packages": {"upgradeNccl": False, "plain": []}})
+def test_packages_that_are_compiled_come_last_and_one_by_one(launch: Launch) -> None:
+    pod = launch("qwen3-next-to-mcore")
+    code, lines = pod.run("qwen3-next-to-mcore.sh")
+    assert code == 0, lines
+    assert pod.calls("pip") == [
+        ["install", "--upgrade", "nvidia-nccl-cu12"],
+        ["install", documents.TRANSFORMERS, *documents.PACKAGES[2:]],
+        ["uninstall", "-y", "transformer-engine", "transformer-engine-cu12", "transformer-engine-torch"],
+        *(["install", "--no-build-isolation", package] for package in documents.BUILT),
+    ]
+    given = pod.environment_of("pip")
+    assert (given["NVTE_FRAMEWORK"], given["CAUSAL_CONV1D_FORCE_BUILD"]) == ("pytorch", "TRUE")
+    assert "mamba-ssm is compiled in every pod; an image that has it saves this" in lines
+
+
+def test_an_image_that_has_them_compiles_nothing(launch: Launch) -> None:
+    pod = launch("qwen3-next-to-mcore", recipe={"packages": {"built": [], "upgradeNccl": False, "plain": []}})
     assert pod.run("qwen3-next-to-mcore.sh")[0] == 0
-    built = ["mamba-ssm", "causal-conv1d==1.5.2", "flash-linear-attention"]
-    assert pod.calls("pip") == [["install", "--no-build-isolation", *built]]
+    assert pod.calls("pip") == []
 
 
 SWITCHES = {
@@ -385,9 +479,34 @@ def test_a_newer_client_of_the_hub_will_do(launch: Launch) -> None:
     assert pod.calls("pip") == []
 
 
-def test_another_model_in_the_same_folder_is_loaded(launch: Launch) -> None:
-    pod = launch("qwen3-download")
-    assert pod.run("qwen3-download.sh")[0] == 0
-    pod.environment["A4_MODEL_ID"] = "Qwen/Qwen3-4B"
-    assert pod.run("qwen3-download.sh")[0] == 0
-    assert [call[1] for call in pod.calls("huggingface-cli")] == ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-4B"]
+def test_two_models_never_meet_in_one_folder(launch: Launch) -> None:
+    folders: dict[str, Value] = {"folder": "weights", "mcore": "weights-to-mcore"}
+    pod = launch("qwen3-30b-pretrain-pai", **ONE_NODE, recipe={"model": folders})
+    assert pod.run("qwen3-30b-pretrain-pai.sh")[0] == 0
+    pod.environment |= {"A4_MODEL_ID": "Qwen/Qwen3-4B", "A4_MODEL_SIZE": "4B", "JOB_IDENTIFIER": "anna-2"}
+    code, lines = pod.run("qwen3-30b-pretrain-pai.sh")
+    assert code == 1
+    other = "holds the weights of Qwen/Qwen3-30B-A3B, not of Qwen/Qwen3-4B: name another folder, or delete it"
+    assert f"/mnt/weights {other}" in lines
+    pod.environment["SKIP_DOWNLOAD_DATA"] = "true"
+    code, lines = pod.run("qwen3-30b-pretrain-pai.sh")
+    assert code == 1
+    assert f"/mnt/weights-to-mcore {other}" in lines
+    assert [call[1] for call in pod.calls("huggingface-cli")] == ["Qwen/Qwen3-30B-A3B"]
+    assert [call[0] for call in pod.calls("run_8xH20.sh")] == ["A3B"]
+
+
+def test_another_size_brings_its_model_and_folders(launch: Launch) -> None:
+    """With the folders of the first model its finished conversion would be taken for the second's."""
+    first = launch("qwen3-30b-pretrain-pai", **ONE_NODE)
+    assert first.run("qwen3-30b-pretrain-pai.sh")[0] == 0
+    pod = launch("qwen3-30b-pretrain-pai", 2, **ONE_NODE, recipe={"model": {"size": "8B"}})
+    pod.environment |= {"JOB_COMPLETION_INDEX": "0", "JOB_IDENTIFIER": "anna-2"}
+    code, lines = pod.run("qwen3-30b-pretrain-pai.sh")
+    assert code == 0, lines
+    assert "convert done" in pod.steps(lines)
+    assert pod.calls("huggingface-cli") == [["download", "Qwen/Qwen3-8B", "--local-dir", "/mnt/qwen-ckpts/Qwen3-8B"]]
+    target = "/mnt/qwen-ckpts/Qwen3-8B-to-mcore"
+    assert pod.calls("run_8xH20.sh") == [["8B", "/mnt/qwen-ckpts/Qwen3-8B", target, "false", "true", "bf16"]]
+    assert pod.calls("run_mcore_qwen3.sh")[0][23] == target
+    assert pod.text(f"{target[1:]}/.a4-complete") == "Qwen/Qwen3-8B\n"

@@ -6,6 +6,8 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.launchers.sandbox import RECORDING
 
 if TYPE_CHECKING:
@@ -14,13 +16,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = (f"anna-workload-0-{index}.anna.team.svc.cluster.local" for index in (0, 1))
 
 
-def place(pod: Sandbox, index: int, where: str) -> None:
-    (pod.root / "places" / f"anna-workload-0-{index}").write_text(f"{where}\n")
-
-
 def test_index_0_prepares_everything(pod: Sandbox) -> None:
-    place(pod, 0, "/block-b/sub-1/host-9")
-    place(pod, 1, "/block-a/sub-1/host-2")
     code, lines = pod.run("prepare.sh")
     assert code == 0
     assert [line for line in lines if line.startswith("step ")] == [
@@ -29,20 +25,20 @@ def test_index_0_prepares_everything(pod: Sandbox) -> None:
         for line in (f"step {number} {name}: run", f"step {number} {name}: done in 0 s")
     ]
     assert [line for line in lines if line.startswith("pong")] == [f"pong from {FIRST}", f"pong from {SECOND}"]
-    # Near machines side by side: the second pod stands before the first.
-    assert pod.text("tmp/job-worker-rank-order.txt").splitlines() == [
-        f"/block-a/sub-1/host-2 {SECOND}",
-        f"/block-b/sub-1/host-9 {FIRST}",
-    ]
-    assert pod.text("etc/job-worker-services.txt").splitlines() == [f"{SECOND} slots=8", f"{FIRST} slots=8"]
+    assert pod.text("etc/job-worker-services.txt").splitlines() == [f"{FIRST} slots=8", f"{SECOND} slots=8"]
 
 
-def test_other_pods_leave_discovery_to_index_0(worker: Sandbox) -> None:
-    code, lines = worker.run("prepare.sh")
-    assert code == 0
+def test_other_pods_begin_when_index_0_has_found_them(worker: Sandbox) -> None:
+    with worker.start("prepare.sh") as process:
+        assert process.stdout is not None
+        lines = [next(line for line in process.stdout if line == "waiting for index 0\n")]
+        assert process.poll() is None
+        (worker.root / "tmp/a4-found").touch()
+        lines = [line.rstrip() for line in process.stdout]
+        assert process.wait(timeout=20) == 0
+    assert lines[0] == "found by index 0"
     assert [line for line in lines if "skip" in line] == [
-        f"step {number} {name}: skip: index 0 does this"
-        for number, name in ((4, "discovery"), (5, "order"), (6, "hostfile"))
+        f"step {number} {name}: skip: index 0 does this" for number, name in ((5, "order"), (6, "hostfile"))
     ]
     assert worker.calls("ssh") == []
     assert len(worker.calls("sshd")) == 1
@@ -84,7 +80,7 @@ def test_discovery_tries_again(pod: Sandbox) -> None:
     code, lines = pod.run("prepare.sh")
     assert code == 0
     assert f"pong from {SECOND}" in lines
-    assert len([call for call in pod.calls("ssh") if call[-1] == "hostname"]) == 1 + 4
+    assert len([call for call in pod.calls("ssh") if call[-1] == "touch /tmp/a4-found"]) == 1 + 4
 
 
 def test_discovery_gives_up_at_its_limit_and_says_who_is_missing(pod: Sandbox) -> None:
@@ -92,31 +88,81 @@ def test_discovery_gives_up_at_its_limit_and_says_who_is_missing(pod: Sandbox) -
     (pod.root / "refuse" / "anna-workload-0-1").write_text("100000\n")
     code, lines = pod.run("prepare.sh")
     assert code == 1
-    assert f"{SECOND} has not answered within 1 s" in lines
+    assert f"{SECOND} has not answered within 1 s: look why its pod is not there" in lines
     assert lines[-1] == "step 4 discovery: failed with exit code 1"
     assert not (pod.root / "etc/job-worker-services.txt").exists()
 
 
-def test_a_machine_without_a_place_comes_last(pod: Sandbox) -> None:
-    place(pod, 1, "/block-a/sub-1/host-2")
+def test_another_pod_gives_up_at_the_limit_when_index_0_does_not_come(worker: Sandbox) -> None:
+    worker.environment["A4_DISCOVERY_SECONDS"] = "1"
+    code, lines = worker.run("prepare.sh")
+    assert code == 1
+    assert "index 0 has not been heard of within 1 s: look why its pod is not there" in lines
+    assert lines[-1] == "step 4 discovery: failed with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("placed_by", "how", "order"),
+    [
+        (
+            "jobset-anna-1",
+            "preferred block",
+            "order: by index, as Kueue has placed the pods by topology (preferred block)",
+        ),
+        ("jobset-anna-1", "true", "order: by index, as Kueue has placed the pods by topology (unconstrained)"),
+        ("jobset-anna-1", "", "order: not known, as Kueue has not placed these pods by topology; they stand by index"),
+        (
+            "",
+            "preferred block",
+            "order: not known, as Kueue has not placed these pods by topology; they stand by index",
+        ),
+    ],
+)
+def test_the_order_is_that_of_the_topology_only_where_kueue_made_it(
+    pod: Sandbox, placed_by: str, how: str, order: str
+) -> None:
+    pod.environment |= {"A4_PLACED_BY": placed_by, "A4_PLACED_HOW": how}
     code, lines = pod.run("prepare.sh")
     assert code == 0
-    assert f"{FIRST} does not tell where its machine is" in lines
-    assert pod.text("etc/job-worker-services.txt").splitlines() == [f"{SECOND} slots=8", f"{FIRST} slots=8"]
+    assert [line for line in lines if line.startswith("order")] == [order]
+    assert not [call for call in pod.calls("ssh") if "metadata" in call[-1]]
 
 
-def test_a_definite_answer_about_the_place_is_not_asked_for_again(pod: Sandbox) -> None:
-    """The metadata server has no such attribute (22), or the image no curl (127): waiting changes nothing."""
-    place(pod, 1, "/block-a/sub-1/host-2")
-    for answer, asked in (("22", 1), ("127", 1), ("28", 2)):
-        before = len(asked_for_place(pod))
-        pod.environment["A4_TEST_PLACE"] = answer
+SHELL = """
+echo "rc of the image"
+[ -z "$PS1" ] && return
+"""
+
+
+def test_every_shell_finds_the_environment_of_the_job(pod: Sandbox) -> None:
+    """Also where the image has a .bashrc that ends early, and once however often the pod was prepared."""
+    (pod.root / "root/.bashrc").write_text(SHELL)
+    (pod.root / "root/.bash_profile").write_text("echo profile\n")
+    pod.install_gib("export NCCL_NET=gIB\n")
+    secret = "hf_secret"
+    pod.environment |= {
+        "NCCL_INIT_SCRIPT": "/usr/local/gib/scripts/set_nccl_env.sh", "HF_TOKEN": secret, "TEXT": "two\nlines",
+    }  # fmt: skip
+    for _ in range(2):
         assert pod.run("prepare.sh")[0] == 0
-        assert len(asked_for_place(pod)) - before == asked
-
-
-def asked_for_place(pod: Sandbox) -> list[list[str]]:
-    return [call for call in pod.calls("ssh") if "physical_host" in call[-1] and FIRST in call]
+    assert pod.text("root/.bashrc").endswith(SHELL)
+    assert pod.text("root/.bashrc").count("A4_ENVIRONMENT") == 1
+    assert pod.text("root/.bash_profile").count("A4_ENVIRONMENT") == 1
+    assert not (pod.root / "root/.profile").exists(), "bash reads it no more where there is a .bash_profile"
+    for options in (["-c", f"source {pod.root}/root/.bashrc"], ["-c", f"source {pod.root}/root/.bash_profile"]):
+        shown = subprocess.run(
+            ["bash", options[0], f'{options[1]}; echo "$NCCL_NET $HF_TOKEN $TEXT"'],
+            env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        assert shown.endswith(f"gIB {secret} two\nlines\n")
+    # sshd reads NAME=VALUE lines and no more.
+    given = pod.text("root/.ssh/environment").splitlines()
+    assert {f"HF_TOKEN={secret}", "NCCL_NET=gIB", "MASTER_PORT=6002"} <= set(given)
+    assert not [line for line in given if line.startswith(("TEXT=", "lines", "PWD=", "HOME=", "_="))]
+    assert "PermitUserEnvironment yes" in pod.text("etc/ssh/a4_sshd_config").splitlines()
+    for file in pod.root.rglob("*"):
+        if file.is_file() and file.parent.name != "calls" and secret.encode() in file.read_bytes():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
 def test_missing_gpus_are_said(pod: Sandbox) -> None:
@@ -199,6 +245,49 @@ def test_a_recipe_without_mpi_does_without_sshd(pod: Sandbox) -> None:
         f"step {number} {name}: skip: no sshd in this image, and the recipe needs none"
         for number, name in enumerate(("ssh", "discovery", "order", "hostfile"), 3)
     ]
+
+
+def archive(pod: Sandbox, *, works: bool) -> None:
+    """A package archive that the pod reaches, or not; the image has no sshd."""
+    sshd = pod.root / "bin/sshd"
+    sshd.rename(pod.root / "sshd")
+    for name in ("timeout", "apt-get"):
+        body = f'if [[ "$*" == *install* ]]; then mv "{pod.root}/sshd" "{sshd}"; fi' if works else "exit 100"
+        pod.program(
+            pod.root / "bin" / name, RECORDING.format(name=name, body=body if name == "apt-get" else 'shift; "$@"')
+        )
+
+
+def test_sshd_is_installed_where_the_image_has_none(pod: Sandbox) -> None:
+    """For people alone where the recipe needs none: other pods may lack it, and none may wait for them."""
+    archive(pod, works=True)
+    pod.environment["A4_SSH"] = "optional"
+    code, lines = pod.run("prepare.sh")
+    assert code == 0, lines
+    assert "no sshd in this image: openssh-server is installed" in lines
+    assert ["install", "-qq", "-y", "openssh-server"] in pod.calls("apt-get")
+    assert pod.steps(lines)[-4:] == ["ssh done", "discovery skip", "order skip", "hostfile skip"]
+    assert len(pod.calls("sshd")) == 1
+    assert not (pod.root / "tmp/a4-sshd").exists(), "the pods would wait for each other's end"
+
+
+def test_recipes_that_need_sshd_go_on_with_the_one_that_was_installed(pod: Sandbox) -> None:
+    archive(pod, works=True)
+    pod.nodes = 1
+    code, lines = pod.run("prepare.sh")
+    assert code == 0, lines
+    assert pod.steps(lines)[-4:] == ["ssh done", "discovery done", "order done", "hostfile done"]
+
+
+@pytest.mark.parametrize(("need", "code"), [("optional", 0), ("required", 1)])
+def test_without_an_archive_it_is_said_what_is_missing(pod: Sandbox, need: str, code: int) -> None:
+    archive(pod, works=False)
+    pod.environment["A4_SSH"] = need
+    found, lines = pod.run("prepare.sh")
+    assert found == code, lines
+    assert "openssh-server could not be installed: no shell by ssh and no editor reaches this pod" in lines
+    if code:
+        assert "this image has no sshd; use an image with openssh-server" in lines
 
 
 def test_settings_of_nccl_that_a_person_chose_outlive_gibs(pod: Sandbox) -> None:

@@ -71,15 +71,26 @@ def test_megatron_lm_is_cloned_once(launch: Launch) -> None:
     pod.run("swift-dpo.sh")
     _, lines = pod.run("swift-dpo.sh")
     assert "megatron skip" in pod.steps(lines)
-    assert pod.calls("git") == [
+    assert [call for call in pod.calls("git") if call[0] == "clone"] == [
         [
             "clone",
             "--branch",
-            "core_r0.13.0",
+            "core_r0.14.0",
             "https://github.com/NVIDIA/Megatron-LM.git",
             "/mnt/Megatron-LM.part",
         ]
     ]
+
+
+def test_a_megatron_lm_of_another_version_is_named(launch: Launch) -> None:
+    pod = launch("swift-dpo")
+    pod.run("swift-dpo.sh")
+    pod.environment["A4_TEST_BRANCH"] = "heads/core_r0.13.0"
+    _, lines = pod.run("swift-dpo.sh")
+    told = "at core_r0.13.0: SWIFT 3.10.3 goes with core_r0.14.0, which another folder would get"
+    assert f"step 4 megatron: skip: /mnt/Megatron-LM is there already, {told}" in lines
+    pod.environment["A4_TEST_BRANCH"] = "heads/core_r0.14.0"
+    assert not any("another folder" in line for line in pod.run("swift-dpo.sh")[1])
 
 
 def test_a_folder_that_is_no_megatron_lm_is_not_taken_for_one(launch: Launch) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 
 import pytest
 
 from console.errors import ConsoleError
 from console.practice.child import PracticeProcess
+from console.practice.leftovers import remove
 
 LIMIT = 30.0
 
@@ -49,6 +51,32 @@ def test_it_ends_with_its_parent() -> None:
         assert folder.exists()
         parent.send_signal(signal.SIGKILL)
     assert eventually_gone(folder)
+
+
+def test_a_program_that_writes_as_it_ends_leaves_no_folder_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    over = Event()
+
+    def write() -> None:
+        for number in range(200):
+            with suppress(FileNotFoundError):
+                (folder / f"history-{number}").write_text("ls\n" * 100)
+        over.set()
+
+    Thread(target=write).start()
+    assert remove(folder)
+    assert over.wait(LIMIT)
+    assert not folder.exists()
+
+
+def test_one_that_has_to_be_killed_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.practice.child._STOP_SECONDS", 0.3)
+    practice = PracticeProcess.start(scene="empty")
+    kubeconfig = practice.kubeconfig()
+    practice.process.send_signal(signal.SIGSTOP)
+    practice.stop()
+    assert not kubeconfig.parent.exists()
 
 
 def test_a_process_that_cannot_start_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,12 @@ def test_what_a_node_has_is_pulled_no_more_unless_the_pod_says_so(world: World) 
         ("nvcr.io/nvidia/pytorch:25.06-py3", True),
         ("nvcr.io/nvidia/pytorch:25.99-py3", False),
         ("us-docker.pkg.dev/nobody/nothing/x:1", False),
-        ("registry.example/x:1", True),
+        ("registry.example/x:1", False),
         ("busybox", True),
+        ("docker.io/library/busybox:1.36", True),
+        ("busybox:nope", False),
+        ("somebody/x:1", False),
+        ("ghcr.io/somebody/x:1", False),
     ],
 )
 def test_what_registries_hold(image: str, there: bool) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.practice.objects.resources import NODES, PROVISIONINGREQUESTS
+from console.practice.clock import seconds_of
+from console.practice.controllers.objects import condition
+from console.practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
 from tests.practice.world import World
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -42,3 +44,43 @@ def test_dws_refuses_what_no_pool_can_have() -> None:
     world.storage.create(PROVISIONINGREQUESTS, request(40))
     world.play(20)
     assert conditions(world) == {"Failed": "True"}
+
+
+def exporters(world: World) -> dict[str, dict[str, Any]]:
+    """Pods of the DCGM exporter, by node."""
+    pods = world.storage.list(PODS, "gke-managed-system")
+    return {pod["spec"]["nodeName"]: pod for pod in pods}
+
+
+def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
+    """That is how one that starts is told from one that has become faulty."""
+    world = World(scene=True)
+    (node,) = (each for each in world.storage.list(NODES) if condition(each, "Ready")["status"] == "False")  # type: ignore[index]
+    ready, network = condition(node, "Ready"), condition(node, "NetworkUnavailable")
+    assert ready is not None
+    assert network is not None
+    assert (ready["reason"], network["status"], network["reason"]) == ("KubeletNotReady", "True", "NoRouteCreated")
+    assert ready["lastTransitionTime"] == node["metadata"]["creationTimestamp"]
+    name = node["metadata"]["name"]
+    assert name not in exporters(world)
+    world.play(240)
+    node = world.storage.get(NODES, "", name)
+    assert [condition(node, kind)["status"] for kind in ("Ready", "NetworkUnavailable")] == ["True", "False"]  # type: ignore[index]
+    assert name in exporters(world)
+
+
+def test_no_exporter_is_older_than_its_machine() -> None:
+    world = World(scene=True)
+    world.play(240)
+    found = exporters(world)
+    assert len(found) == 20
+    for name, pod in found.items():
+        born = seconds_of(world.storage.get(NODES, "", name)["metadata"]["creationTimestamp"])
+        assert seconds_of(pod["metadata"]["creationTimestamp"]) >= born
+
+
+def test_machines_of_dws_get_an_exporter_too() -> None:
+    world = World(scene=True)
+    world.storage.create(PROVISIONINGREQUESTS, request(3))
+    world.play(300)
+    assert {each["metadata"]["name"] for each in pool(world, "a4-flex")} <= set(exporters(world))

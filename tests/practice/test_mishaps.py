@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import subprocess
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,15 +15,14 @@ from console.parsers.nccl import parse_nccl
 from console.parsers.pyspy import parse_pyspy
 from console.parsers.training import TrainingParser
 from console.practice.node.standins import sick_gpu, write_standins, write_state
-from console.practice.programs.catalogue import RECIPES
-from console.practice.programs.faults import faults, pace
+from console.practice.programs import faults as faults_module
+from console.practice.programs.catalogue import RECIPES, choose
+from console.practice.programs.faults import KINDS, TEST, TRAINING, complaints, faults, pace
 from console.practice.programs.script import Exit, Meet, Place, Room, Say, Wait
 from console.practice.programs.stages import SCRIPT, TRAINS
 from tests.practice.test_programs import place, printed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from console.models.training import TrainingRun
 
 FOREVER = 10**7
@@ -34,9 +35,10 @@ def member(rank: int, room: Room | None = None, nodes: int = 2, **env: str) -> P
     made = place(rank=rank, nodes=nodes, A4_TRAIN_ITERATIONS="20", **env)
     made.notes[SCRIPT] = TRAINS
     made.room = room or Room()
-    made.room.post("synced")
+    made.room.post("sync over")
+    made.room.post("exit code", 0)
     for other in range(nodes):
-        for fact in ("sshd", "train started", "ready"):
+        for fact in ("sshd", "found", "train started", "ready"):
             made.room.post(f"{fact} {other}")
     return made
 
@@ -81,7 +83,8 @@ def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> Non
     assert (run.last.step, run.last.total) == ((20, 20) if recipe.startswith("qwen") else (100, 100))
     for step in run.steps:
         assert None not in (step.loss, step.lr, step.grad_norm)
-    assert run.last.step_time_s is not None
+    average_only = version.startswith("4") and recipe.startswith("swift")  # an average since the start is no step's
+    assert (run.last.step_time_s is None) == average_only
     assert run.nan_since is None
 
 
@@ -195,3 +198,39 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
     for where in (well, sick):
         trained(until_stuck("own-script", where)[0])
     assert (sick_gpu(well), sick_gpu(sick)) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "work", "told"),
+    [
+        ("nan:9,hang:3:1,slow:2@1", TRAINING, ""),
+        ("wrong:3,hang:2", TEST, ""),
+        ("nan:20", TRAINING, "PRACTICE_FAULT: nan:20 never happens: the training has 9 iterations."),
+        ("hang:3:2", TRAINING, "PRACTICE_FAULT: hang:3:2 never happens: the job has 2 pods, counted from 0."),
+        ("nan", TRAINING, 'PRACTICE_FAULT: "nan" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'),
+        (
+            "nan:3:x",
+            TRAINING,
+            'PRACTICE_FAULT: "nan:3:x" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.',
+        ),
+        ("boom:3", TRAINING, f"PRACTICE_FAULT: there is no fault boom; there are {', '.join(KINDS)}."),
+        ("nan:3", TEST, "PRACTICE_FAULT: nan:3 never happens: nan is a fault of a training."),
+        ("slow:3", "", "PRACTICE_FAULT: slow:3 never happens: slow is a fault of a training or an NCCL test."),
+    ],
+)
+def test_a_fault_that_never_happens_is_told(text: str, work: str, told: str) -> None:
+    assert complaints(text, work, steps=9 if work == TRAINING else None, pods=2) == ([told] if told else [])
+
+
+def test_the_log_begins_with_the_faults_that_never_happen() -> None:
+    program = choose(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": "qwen3-30b-pretrain"}, init=False)
+    where = member(0, PRACTICE_FAULT="nan:40,spike:3")
+    first, *others = islice(program(where), 9)
+    assert first == Say("practice cluster: PRACTICE_FAULT: nan:40 never happens: the training has 20 iterations.")
+    assert not any(isinstance(step, Say) and "PRACTICE_FAULT" in step.text for step in others)
+
+
+def test_every_kind_of_fault_is_one_that_something_does() -> None:
+    """Each is asked for by its name in one of the programs."""
+    texts = "".join(path.read_text() for path in Path(faults_module.__file__).parent.glob("*.py"))
+    assert [kind for kind in KINDS if texts.count(f'"{kind}"') < 2] == []

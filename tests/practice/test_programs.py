@@ -13,10 +13,9 @@ import pytest
 from console.models.nccl_kept import faster
 from console.models.reference import A4_ALL_REDUCE, Passing, Word, judge, verdict
 from console.parsers.nccl import parse_nccl
-from console.practice.programs import ddp, nccl, plain
+from console.practice.programs import plain
 from console.practice.programs.catalogue import RECIPES
 from console.practice.programs.faults import fault_at
-from console.practice.programs.recipes import launched
 from console.practice.programs.recordings import all_reduce_rows
 from console.practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
 
@@ -43,7 +42,7 @@ def printed(program: Program, where: Place) -> tuple[list[str], int]:
     return lines, 0
 
 
-ALL_REDUCE = launched("nccl-all-reduce", nccl.all_reduce)
+ALL_REDUCE = RECIPES["nccl-all-reduce"]
 
 
 def table(lines: list[str]) -> list[str]:
@@ -151,11 +150,12 @@ def test_steps_are_numbered_as_by_the_launchers() -> None:
 
 def test_another_rank_ends_with_the_code_of_the_first() -> None:
     where = place(rank=1, nodes=2)
+    where.room.post("found 1")
     where.room.post("exit code", 5)
     lines, code = printed(ALL_REDUCE, where)
     assert code == 5
-    assert "step 4 discovery: skip: index 0 does this" in lines
-    assert "waiting for index 0" in lines
+    assert "step 5 order: skip: index 0 does this" in lines
+    assert "waiting for index 0 to end" in lines
 
 
 def test_a_kept_pod_does_not_end() -> None:
@@ -171,7 +171,7 @@ def test_the_smoke_test_names_every_rank() -> None:
     where = place(rank=0, nodes=2)
     where.room.post("sshd 1")
     where.room.post("ready 1")
-    lines, _ = printed(launched("ddp-smoke", ddp.smoke_test), where)
+    lines, _ = printed(RECIPES["ddp-smoke"], where)
     assert sum(line.startswith("[rank ") for line in lines) == 8
     assert "expected sum 120.0, actual sum 120.0: PASSED on 16 GPUs" in lines
 
@@ -214,7 +214,7 @@ def test_only_the_last_rank_prints_iterations() -> None:
     where = place(rank=0, nodes=2)
     for fact in ("sshd 1", "train started 1"):
         where.room.post(fact)
-    where.room.post("train over", 0)
+    where.room.post("train ended", 0)
     lines, _ = printed(MEGATRON, where)
     assert iterations(lines) == []
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import paramiko
 import pytest
 
+from console.parsers.nvidia_smi import parse_nvidia_smi
 from console.practice.cluster import PracticeCluster
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import PODS
@@ -35,7 +36,10 @@ def key() -> paramiko.PKey:
     return paramiko.ECDSAKey.generate()
 
 
-async def pod(cluster: PracticeCluster, name: str = "a", **env: str) -> None:
+async def pod(
+    cluster: PracticeCluster, name: str = "a", command: tuple[str, ...] = ("sleep", "infinity"),
+    image: str = "busybox:1", **env: str,
+) -> None:  # fmt: skip
     variables = [{"name": key, "value": value} for key, value in env.items()]
     running = asyncio.Event()
 
@@ -45,7 +49,8 @@ async def pod(cluster: PracticeCluster, name: str = "a", **env: str) -> None:
             running.set()
 
     unsubscribe = cluster.storage.subscribe(notice)
-    cluster.storage.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container(env=variables)]}})
+    made = {**container(env=variables), "command": list(command), "image": image}
+    cluster.storage.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [made]}})
     await asyncio.wait_for(running.wait(), LIMIT)
     unsubscribe()
 
@@ -104,11 +109,21 @@ async def test_a_terminal_says_where_it_is(cluster: PracticeCluster) -> None:
     assert b"33 101" in out
 
 
-async def test_a_command_of_the_pod_is_a_recording(cluster: PracticeCluster) -> None:
+async def test_gpus_are_those_of_the_machine(cluster: PracticeCluster) -> None:
     await pod(cluster)
     _, out, err = await run(cluster, "nvidia-smi")
-    assert b"NVIDIA H200" in out
-    assert err == b"practice cluster: a recording on 8 x NVIDIA H200 at rest\n"
+    gpus = parse_nvidia_smi(out)
+    assert [(gpu.name, gpu.memory_total, gpu.utilization) for gpu in gpus] == [("NVIDIA B200", 183359.0, 0.0)] * 8
+    assert err == b"practice cluster: these readings are made up; no GPU is behind them\n"
+    _, out, _ = await run(cluster, "nvidia-smi", "-L")
+    listed = out.decode().splitlines()
+    assert len(listed) == 8
+    assert listed[0].startswith("GPU 0: NVIDIA B200 (UUID: GPU-")
+    assert len(set(listed)) == 8
+    _, out, _ = await run(cluster, "nvidia-smi", "--query-gpu=index,name,uuid", "--format=csv")
+    assert [line.split(", ")[2] for line in out.decode().splitlines()[1:]] == [
+        line.partition("UUID: ")[2].rstrip(")") for line in listed
+    ]
     assert (await run(cluster, "hostname"))[1] == b"a\n"
 
 
@@ -129,6 +144,12 @@ async def test_another_port_is_closed(cluster: PracticeCluster) -> None:
     await pod(cluster)
     with pytest.raises(ApiError, match="connection refused"):
         await cluster.runtime.dial("default", "a", 6006)
+
+
+async def test_an_image_without_sshd_has_nothing_on_its_port(cluster: PracticeCluster) -> None:
+    await pod(cluster, image="nvcr.io/nvidia/pytorch:25.06-py3")
+    with pytest.raises(ApiError, match="connection refused"):
+        await cluster.runtime.dial("default", "a", 2222)
 
 
 async def test_port_2222_speaks_ssh(cluster: PracticeCluster) -> None:
@@ -165,22 +186,28 @@ async def bridge(cluster: PracticeCluster) -> AsyncIterator[socket.socket]:
         far_writer.close()
 
 
-async def test_a_known_key_logs_in(cluster: PracticeCluster, key: paramiko.PKey) -> None:
-    await pod(cluster, SSH_PUBLIC_KEY=f"{key.get_name()} {key.get_base64()} me")
+async def session(cluster: PracticeCluster, key: paramiko.PKey, command: str) -> tuple[int, bytes]:
+    """Exit code and output of a command by ssh."""
 
     def talk(connection: socket.socket) -> tuple[int, bytes]:
         transport = paramiko.Transport(connection)
         transport.start_client(timeout=LIMIT)
         transport.auth_publickey("root", key)
         channel = transport.open_session(timeout=LIMIT)
-        channel.exec_command("echo $HOSTNAME; exit 7")
+        channel.exec_command(command)
         out = channel.makefile("rb").read()
         code = channel.recv_exit_status()
         transport.close()
         return code, out
 
     async with bridge(cluster) as connection:
-        assert await asyncio.wait_for(asyncio.to_thread(talk, connection), LIMIT) == (7, b"a\n")
+        return await asyncio.wait_for(asyncio.to_thread(talk, connection), LIMIT)
+
+
+async def test_a_known_key_logs_in(cluster: PracticeCluster, key: paramiko.PKey) -> None:
+    await pod(cluster, SSH_PUBLIC_KEY=f"{key.get_name()} {key.get_base64()} me")
+
+    assert await session(cluster, key, "echo $HOSTNAME; exit 7") == (7, b"a\n")
 
 
 async def test_another_key_does_not(cluster: PracticeCluster, key: paramiko.PKey) -> None:
@@ -212,3 +239,64 @@ async def test_a_command_ends_with_its_container(cluster: PracticeCluster) -> No
     await asyncio.wait_for(begun.wait(), LIMIT)
     cluster.storage.delete(PODS, "default", "a", grace_seconds=0)
     assert await asyncio.wait_for(running, LIMIT) in (129, 137)
+
+
+async def test_disks_are_the_pods(cluster: PracticeCluster) -> None:
+    await pod(cluster)
+    _, out, _ = await run(cluster, "df", "-hP")
+    head, *rows = out.decode().splitlines()
+    assert head.split() == ["Filesystem", "Size", "Used", "Available", "Capacity", "Mounted", "on"]
+    assert [row.split()[0] for row in rows] == ["overlay"]
+    _, out, _ = await run(cluster, "df", "-Pk", ".")
+    assert int(out.decode().splitlines()[1].split()[3]) == (11_000 - 38) * 1024 * 1024
+    _, out, _ = await run(cluster, "cat", "/proc/mounts")
+    assert out == b"overlay / overlay rw,relatime 0 0\n"
+
+
+async def test_mpi_and_its_test_answer_in_the_pod(cluster: PracticeCluster) -> None:
+    await pod(
+        cluster, HOSTNAME_PREFIX="t-workload-", DOMAIN_NAME="t.default.svc", NNODES="2", GPUS_PER_NODE="8",
+        JOB_COMPLETION_INDEX="0",
+    )  # fmt: skip
+    hosts = "/etc/job-worker-services.txt"
+    _, out, _ = await run(cluster, "cat", hosts)
+    assert out == b"t-workload-0-0.t.default.svc slots=8\nt-workload-0-1.t.default.svc slots=8\n"
+    _, out, _ = await run(cluster, "mpirun", "--allow-run-as-root", "--hostfile", hosts, "hostname")
+    assert out.decode().split() == ["t-workload-0-0"] * 8 + ["t-workload-0-1"] * 8
+    test = ["./build/all_reduce_perf", "-b", "1G", "-e", "8G", "-f", "2", "-g", "1"]
+    code, out, err = await run(cluster, "mpirun", "--hostfile", hosts, "-np", "16", *test)
+    rows = [line.split()[0] for line in out.decode().splitlines() if line and not line.startswith("#")]
+    assert (code, rows) == (0, [str(2**power) for power in (30, 31, 32, 33)])
+    assert err.startswith(b"practice cluster: figures worked out")
+    code, out, err = await run(cluster, "mpirun", "--hostfile", hosts, "-np", "17", "hostname")
+    assert (code, out) == (1, b"")
+    assert b"not enough slots" in err
+    code, _, err = await run(cluster, "mpirun", "--hostfile", hosts, "rm", "-rf", "/")
+    assert (code, err.startswith(b"practice cluster: mpirun starts nothing here")) == (127, True)
+    _, out, _ = await run(cluster, "ibv_devices")
+    assert sum(b"mlx5_" in line for line in out.splitlines()) == 8
+
+
+@pytest.mark.parametrize("launched", [False, True], ids=["sleep", "launcher"])
+async def test_a_session_of_ssh_has_what_the_launcher_shares(
+    cluster: PracticeCluster, key: paramiko.PKey, launched: bool
+) -> None:
+    """An sshd knows nothing of its container's environment; the launchers write it to where sshd reads it."""
+    command = ("bash", "/a4/launchers/run.sh") if launched else ("sleep", "infinity")
+    env = {"NCCL_DEBUG": "WARN", "SSH_PUBLIC_KEY": f"{key.get_name()} {key.get_base64()}", "TWO": "a\nb"}
+    await pod(cluster, command=command, **env)
+    _, out, _ = await run(cluster, "env")
+    assert b"NCCL_DEBUG=WARN" in out
+    said = (await session(cluster, key, "env"))[1].decode().splitlines()
+    assert ("NCCL_DEBUG=WARN" in said) is launched
+    assert not any(line.startswith("TWO=") for line in said)
+    assert any(line.startswith("HOME=") for line in said)
+
+
+async def test_who_only_knocks_is_no_news(cluster: PracticeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    await pod(cluster)
+    async with bridge(cluster):
+        (transport,) = cluster.runtime._ports._transports
+    await asyncio.to_thread(transport.join, LIMIT)
+    assert not transport.is_active()
+    assert not [each for each in caplog.records if each.levelname in ("ERROR", "WARNING")]

@@ -25,7 +25,7 @@ RECIPE = Recipe(
 OTHER = Recipe("ddp-smoke", "DDP smoke test", "W05", "Adds up.", "any", "PASSED", "1 minute", "ddp-test")
 FIELDS = (
     Field("gpus", "GPUs", "All GPUs of the job.", FieldKind.INTEGER, 16, unit="GPUs", group="Job",
-          rule="must be 1, 2, 4 or a multiple of 8", examples=("8", "16")),
+          rule="must be 1 to 8, or a multiple of 8", examples=("8", "16")),
     Field("queue", "Queue", "LocalQueue.", FieldKind.TEXT, "", choices_from="localqueues", group="Job"),
     Field("keepAlive", "Keep the pods", "Keeps them.", FieldKind.BOOLEAN, False, group="Job"),
     Field("topology.request", "Topology", "How near.", FieldKind.CHOICE, "preferred",

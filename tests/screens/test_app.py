@@ -245,7 +245,7 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
         await pilot.resize_terminal(90, 24)
         await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(bar))
         await pilot.resize_terminal(160, 24)
-        await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "quiet for 1 min" in text_of(bar))
+        await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "no change for 1 min" in text_of(bar))
 
 
 async def test_a_refusal_is_told_with_its_brackets() -> None:

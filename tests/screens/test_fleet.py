@@ -44,7 +44,7 @@ async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None
         await pilot.press("tab", "down", "down", "right", "right")
         await until(pilot, lambda: "gke-train-a4-pool-0010" in screen_text(app))
         shown = screen_text(app)
-        assert "nccl-0412 rank 1" in shown
+        assert "nccl-0412 pod 1" in shown
         assert "maintenance in" in shown
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, NodeScreen))

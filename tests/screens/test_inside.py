@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.errors import CopyFailed, Unreachable
+from console.errors import CopyFailed, NotFound, Unreachable
 from console.models.copying import CopyProblem, CopyProgress, CopyReport, Entry, EntryKind, Proof, Way
 from console.models.facts import ContainerFacts, FactState
 from console.models.folder import PodFolder
@@ -22,6 +22,7 @@ from screens.modals.copy import CopyDialog
 from screens.modals.everywhere import Everywhere
 from screens.modals.pick import Pick
 from screens.modals.prompt import Prompt
+from screens.modals.quick_nccl import QuickNccl
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -112,6 +113,66 @@ async def test_nothing_is_deleted_in_read_only_mode() -> None:
         await until(pilot, lambda: "read-only: Delete is off." in toasts(app))
 
 
+TABLE = b"""# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
+# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 2 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   1650 on         vm device  0 [0000:00:06] NVIDIA B200
+#  Rank  1 Group  0 Pid   1650 on         vm device  1 [0000:00:07] NVIDIA B200
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    23.02   45.55   68.32       0    23.86   43.94   65.91       0
+     2097152        524288     float     sum      -1    30.80   68.09  102.14       0    30.83   68.03  102.04       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 84.6025
+#
+# Collective test concluded: all_reduce_perf
+"""
+
+
+async def test_a_quick_nccl_test_runs_in_the_chosen_pod_once_it_is_told_to() -> None:
+    session = FakeSession(scene())
+    session.answers["quick_nccl"] = (TABLE[:1000], TABLE[1000:])
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("Q")
+        await until(pilot, lambda: isinstance(app.screen, QuickNccl))
+        assert "NCCL test in pod 0 of llama-70b" in screen_text(app)
+        assert "which slows down what runs there" in screen_text(app)
+        assert session.called("quick_nccl") == []
+        await pilot.press("enter")
+        await until(pilot, lambda: "Done: average 84.6 GB/s. a recording" in screen_text(app))
+        assert "102.1" in screen_text(app)
+        assert session.called("quick_nccl") == [("llama-70b-workload-0-0-x7k0", "1M", "1G")]
+        await pilot.press("enter")
+        await until(pilot, lambda: len(session.called("quick_nccl")) == 2)
+        await until(pilot, lambda: "Done" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, QuickNccl))
+
+
+async def test_what_keeps_a_quick_nccl_test_from_running_is_said_in_its_dialog() -> None:
+    session = FakeSession(scene())
+    session.answers["quick_nccl"] = NotFound("Pod p has no all_reduce_perf.", "The gIB diagnostic image brings it.")
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("Q")
+        await until(pilot, lambda: isinstance(app.screen, QuickNccl))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Pod p has no all_reduce_perf. The gIB diagnostic" in screen_text(app))
+
+
+async def test_there_is_no_quick_nccl_test_in_read_only_mode() -> None:
+    session = FakeSession(scene(), settings=Settings(read_only=True))
+    async with console(session, settings=session.settings) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("Q")
+        await until(pilot, lambda: "read-only: NCCL test is off." in toasts(app))
+
+
 async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
     session = FakeSession(scene())
     session.answers["exec"] = lambda rank: (1, b"", b"no device\n") if rank == 3 else (0, b"580\n", b"")
@@ -122,13 +183,13 @@ async def test_a_command_in_many_ranks_shows_who_dissents() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: "No command was given." in screen_text(app))
         await pilot.press(*"uname", "enter")
-        await until(pilot, lambda: "8 of 8 ranks answered, 2 different answers; worst exit code 1." in screen_text(app))
+        await until(pilot, lambda: "8 of 8 pods answered, 2 different answers; worst exit code 1." in screen_text(app))
         assert session.called("everywhere") == [(tuple(range(8)), ("sh", "-c", "uname"), "")]
         shown = screen_text(app)
-        assert "● ranks 0-2, 4-7: 580" in shown
-        assert "✗ rank 3, exit code 1: no device" in shown
+        assert "● pods 0-2, 4-7: 580" in shown
+        assert "✗ pod 3, exit code 1: no device" in shown
         await pilot.press("tab", "end", *([*["backspace"] * 3]), *"9", "enter")
-        await until(pilot, lambda: "There is no rank 9." in screen_text(app))
+        await until(pilot, lambda: "There is no pod 9." in screen_text(app))
         assert len(session.called("everywhere")) == 1
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Everywhere))

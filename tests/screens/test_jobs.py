@@ -18,6 +18,7 @@ from console.models.link import Link, LinkState
 from console.models.log import LogLine
 from console.models.reference import Passing
 from console.settings import Settings
+from screens.cli.rows import job_rows
 from screens.job import JobScreen
 from screens.jobs import TABS, JobsScreen
 from screens.launch import LaunchScreen
@@ -25,7 +26,7 @@ from screens.modals.confirm import Confirm
 from screens.modals.prompt import Prompt
 from screens.tabs.registry import TABS as PAGE_TABS
 from screens.widgets.failure_card import card_lines
-from screens.widgets.job_head import told
+from screens.widgets.job_head import head, told
 from screens.widgets.job_line import JobLine, last_cell, progress_cell
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.line import runs_of
@@ -72,7 +73,7 @@ async def to_jobs(app: ConsoleApp, pilot: Any) -> JobsScreen:
     return screen
 
 
-async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "ranks") -> JobScreen:
+async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "pods") -> JobScreen:
     app.open_page("job", "default", name, tab)
     await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
     screen = app.screen
@@ -85,7 +86,7 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
     async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
         await to_jobs(app, pilot)
         text = screen_text(app)
-        told = "● running", "6/6", "○ pending", "needs 32 GPUs", "✗ failed", "rank 1: OOMKilled (137)", "done after"
+        told = "● running", "6/6", "○ pending", "needs 32 GPUs", "✗ failed", "pod 1: OOMKilled (137)", "done after"
         for words in (*told, "0/40", "2/4"):
             assert words in text
         lines = text.splitlines()
@@ -108,6 +109,24 @@ async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
         session.show(jobsets=dict(session.fleet.jobsets))
         await pilot.pause()
         assert screen.table.cursor != new.key
+
+
+async def test_only_mine_and_everything_again() -> None:
+    fleet = queue_scene()
+    owners = {key: "anna" if key[1] == "llama" else "bob" for key in fleet.jobsets}
+    session = FakeSession(replace(fleet, jobsets={k: replace(v, owner=owners[k]) for k, v in fleet.jobsets.items()}))
+    session.mine = "anna"
+    async with console(session, size=(120, 30)) as (app, pilot, _):
+        screen = await to_jobs(app, pilot)
+        assert "OWNER" in screen_text(app), "whose it is has room at 120 columns"
+        assert "bob" in screen_text(app)
+        await pilot.press("m")
+        await until(pilot, lambda: list(screen.table.shown) == [("default", "llama")])
+        await until(pilot, lambda: "@you" in screen_text(app))
+        await pilot.press("m")
+        await until(pilot, lambda: len(screen.table.shown) == len(owners))
+        await pilot.press("slash", *"you")
+        await until(pilot, lambda: list(screen.table.shown) == [("default", "llama")])
 
 
 async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
@@ -237,13 +256,13 @@ async def test_job_header_ranks_and_first_failure() -> None:
         screen = await to_job(app, pilot, "sweep")
         text = screen_text(app)
         assert "✗ failed" in text
-        assert "First failure: rank 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
+        assert "First failure: pod 1: OOMKilled (137) on gke-train-a4-pool-0009" in text
         assert text.count("jobset failed") == 1
-        await until(pilot, lambda: "Log rank 1" in screen_text(app))  # the one that failed first
-        await until(pilot, lambda: "Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled" in screen_text(app))
+        await until(pilot, lambda: "Log pod 1" in screen_text(app))  # the one that failed first
+        await until(pilot, lambda: "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled" in screen_text(app))
         await until(pilot, lambda: "CUDA out of memory" in screen_text(app))
         await pilot.press("l")
-        await until(pilot, lambda: "rank 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
+        await until(pilot, lambda: "pod 1  sweep-workload-0-1-x7k1" in screen.query_one(LogView).status)
 
 
 @pytest.mark.parametrize(("size", "oldest"), [((80, 24), 13), ((140, 42), 9)])
@@ -256,8 +275,8 @@ async def test_the_card_of_a_failure_ends_with_the_newest_line(size: tuple[int, 
         await until(pilot, lambda: "iteration 20" in screen_text(app))
         await until(pilot, lambda: f"iteration {oldest}" in screen_text(app))
         text = screen_text(app)
-        assert "Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled" in text
-        assert "RANK" in text
+        assert "Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled" in text
+        assert "EXIT" in text
         assert ("latest events" in text) is (size[1] > 24), "a low page leaves the events to their tab"
 
 
@@ -267,7 +286,7 @@ def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
     for room in (2, 3, 6, 30):
         lines = card_lines(card, 60, room)
         assert len(lines) <= room
-        assert lines[0].startswith("Rank 1 failed first: exit code 137")
+        assert lines[0].startswith("Pod 1 failed first: exit code 137")
         assert lines[-1].strip() == "line 11"
     assert card_lines(card, 60, 6)[2].endswith(" …")
     assert card_lines(FailureCard(first), 200, 2)[-1].startswith("much")
@@ -275,12 +294,11 @@ def test_a_card_with_little_room_keeps_its_first_and_its_newest_line() -> None:
 
 def test_why_a_job_failed_is_said_once() -> None:
     fleet = queue_scene()
-    failed = Alarm(AlarmKind.FAILED, "the job failed: rank 1 OOMKilled", 1.0, "default", "sweep")
+    failed = Alarm(AlarmKind.FAILED, "the job failed: pod 1 OOMKilled", 1.0, "default", "sweep")
     line = JobLine(fleet.jobsets["default", "sweep"], fleet, alarms=(failed, replace(failed, kind=AlarmKind.NAN)))
     said = "".join(run.text for run in told(line, gone=False))
     assert said.count("OOMKilled") == 2, "the alarm that is another one, and the first failure"
-    assert "▲ nan" in said
-    assert "▲ failed" not in said
+    assert said.count("▲") == 1
 
 
 def test_what_came_of_a_job_stays_in_the_list() -> None:
@@ -289,6 +307,20 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     line = JobLine(done, fleet, Glance(size=2**34, busbw=684.0, average=412.0, passing=Passing.PASSED))
     said = "".join(run.text for run in runs_of(last_cell(line)))
     assert said.startswith("busbw 684 GB/s, average 412 ✓  done")
+
+
+def test_a_finished_job_says_when_it_goes_by_itself() -> None:
+    fleet = queue_scene()
+    done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
+    end = done.finished_at
+    line = JobLine(replace(done, ttl=43_200), fleet)
+    said = "".join(run.text for run in head(line, done.key, gone=False, now=end + 3_600))
+    assert "removed\u00a0in\u00a011h00m" in said.replace(" ", "\u00a0")
+    row = next(row for row in job_rows(fleet_of(line.jobset), None) if row["name"] == done.name)
+    assert row["removed"] == end + 43_200
+    assert JobLine(done, fleet).jobset.removed_at == 0.0
+    runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)
+    assert replace(runs, ttl=43_200).removed_at == 0.0
 
 
 def test_of_a_job_that_stalls_no_time_is_left() -> None:
@@ -316,7 +348,7 @@ async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
         await until(pilot, lambda: len(screen.query_one(RankMatrix).cells) == 40)
         assert screen.query_one(RankMatrix).display
         await pilot.press("l")
-        await until(pilot, lambda: "rank 0 waits for its pod" in screen_text(app))
+        await until(pilot, lambda: "pod 0 has not been created yet" in screen_text(app))
 
 
 async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
@@ -356,8 +388,8 @@ async def test_the_log_of_all_ranks_and_what_they_agree_on() -> None:
         assert "6 of 6 live, 0 lines lost" in screen_text(app)
         await pilot.press("m")
         await until(pilot, lambda: screen_text(app).count("all say this") == 1)
-        assert "×6 of 6 all say this" in screen_text(app)
-        assert "rank 5 only xxxxx says that" in screen_text(app)
+        assert "6/6 all say this" in screen_text(app)
+        assert "pod 5 only xxxxx says that" in screen_text(app)
         await pilot.press("F", *"!only", "enter")
         await until(pilot, lambda: "says that" not in screen_text(app))
         await pilot.press("escape")
@@ -381,7 +413,7 @@ async def test_the_lines_that_are_shown_are_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
-        (80, "/ Search  F Filter  m One/all/agreed  E First error  S Save"),
+        (80, "/ Search  F Filter  m One/all/same  E First error  S Save"),
         (200, "S Save  L Level  W Wrap  M NCCL lines  T Times  s Shell"),
     ],
 )
@@ -398,17 +430,17 @@ async def test_log_follows_the_chosen_rank_and_its_next_pod() -> None:
     again = replaced(pod)
     session.logs[RANK_0] = [LogLine(time.time(), f"hello {number}") for number in range(3)]
     session.logs["default", again.name] = [LogLine(time.time(), "second life")]
-    session.logs["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am rank one")]
+    session.logs["default", "llama-workload-0-1-x7k1"] = [LogLine(time.time(), "I am pod one")]
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "hello 2" in screen_text(app))
         await until(pilot, lambda: "6 of 6 ended, 0 lines lost" in screen.query_one(LogView).status)
         session.show(pods={**{key: each for key, each in fleet.pods.items() if key != RANK_0}, again.key: again})
         await until(pilot, lambda: "second life" in screen_text(app))
-        await until(pilot, lambda: "rank 0  llama-workload-0-0-x7k0-again" in screen_text(app))
+        await until(pilot, lambda: "pod 0  llama-workload-0-0-x7k0-again" in screen_text(app))
         assert "hello 2" in screen_text(app)
         await pilot.press("greater_than_sign")
-        await until(pilot, lambda: "I am rank one" in screen_text(app))
+        await until(pilot, lambda: "I am pod one" in screen_text(app))
         assert "second life" not in screen_text(app)
 
 
@@ -426,7 +458,7 @@ async def test_a_progress_bar_is_shown_while_it_is_drawn() -> None:
         session.draw(first, " 20%|##        | 20/100 [00:20<01:20,  1.02s/it]")
         await until(pilot, lambda: "| 20/100 [" in screen_text(app) and "| 10/100 [" not in screen_text(app))
         await pilot.press("m")
-        await until(pilot, lambda: "▸ rank 0: 20%|##" in screen_text(app) and "(and 1 more)" in screen_text(app))
+        await until(pilot, lambda: "▸ pod 0: 20%|##" in screen_text(app) and "(and 1 more)" in screen_text(app))
         session.draw(first, "")
         session.draw(second, "")
         session.say(first, "trained")
@@ -466,7 +498,7 @@ async def test_tabs_by_key_and_bracket() -> None:
         await until(pilot, lambda: session.called("manifest") == [("JobSet", "default", "llama")])
         await until(pilot, lambda: "kind: JobSet" in screen_text(app))
         await pilot.press("right_square_bracket")
-        assert screen.switcher.current == "ranks"
+        assert screen.switcher.current == "pods"
         await pilot.press("enter")
         assert screen.switcher.current == "log"
 

@@ -11,6 +11,7 @@ from textual.widgets import TextArea
 
 from console.errors import BadInput, Conflict, ReleaseFailed, Unreachable
 from console.launch import Catalogue
+from console.models.check import Check, Result
 from console.models.forecast import Ask
 from console.models.launch import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.models.link import LinkState
@@ -96,6 +97,36 @@ async def test_escape_at_the_look_launches_nothing() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
         assert session.called("launch") == []
+
+
+async def test_the_look_names_the_checks_that_fail_and_asks_all_the_same() -> None:
+    session = session_of()
+    bucket = "The bucket gs://gone does not exist."
+    session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.FAIL, bucket, "", "Make it.", at=1.0)
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await until(pilot, lambda: f"✗ P11 Bucket: {bucket}" in screen_text(app))
+        assert "Fix: Make it." in screen_text(app)
+        assert "1 check failed. Launch llama-2 all the same?" in screen_text(app)
+        assert "launches all the same" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        assert session.called("launch") == []
+
+
+async def test_the_look_names_the_checks_that_learnt_nothing() -> None:
+    session = session_of()
+    late = "There was no answer within 1.8 s."
+    session.preflight.found["P11"] = Check("P11", "Bucket", "storage", Result.COULD_NOT, "Nothing.", late, "", at=1.0)
+    async with console(session) as (app, pilot, _):
+        await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await until(pilot, lambda: "Could not look: P11 Bucket (There was no answer within 1.8 s)." in screen_text(app))
+        assert "Launch llama-2?" in screen_text(app)
+        assert "launches all the same" not in screen_text(app)
 
 
 async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> None:
@@ -336,6 +367,27 @@ async def test_another_screen_begins_a_launch_from_earlier_values() -> None:
         await until(pilot, lambda: "Not values of this chart, left out: gone" in toasts(app))
         await pilot.press("ctrl+z")
         assert screen.form.texts["gpus"] == "16"
+
+
+async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_before() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and app.screen.draft is not None)
+        screen = app.screen
+        assert isinstance(screen, LaunchScreen)
+        screen.recipes.filter_by("pretrain")
+        screen.take_recipe()
+        assert screen.draft is not None
+        assert "pretrain" in screen.draft.recipe.id
+        await pilot.press("3")
+        app.open_launch(LaunchWish("ddp-smoke", {"gpus": 16}, "llama", {}, "llama"))
+        await until(pilot, lambda: screen.draft is not None and screen.draft.recipe.id == "ddp-smoke")
+        assert screen.recipes.row is not None
+        assert screen.recipes.row.id == "ddp-smoke", "the list shows it and the cursor is on it"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: not isinstance(app.screen, LaunchScreen))
+        assert screen.draft.recipe.id == "ddp-smoke"
+        assert "llama-2" in screen_text(app)
 
 
 async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_validation() -> None:

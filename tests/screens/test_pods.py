@@ -43,7 +43,7 @@ async def test_delete_asks_by_name_and_enter_alone_keeps() -> None:
         await pilot.press("4", "x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await until(pilot, lambda: "dpo-[b]-workload-0-0-x7k0" in screen_text(app))
-        assert "may restart all its ranks" in screen_text(app)
+        assert "may restart all its pods" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, PodsScreen))
         assert session.called("delete_pod") == []

@@ -142,7 +142,7 @@ async def test_rows_stand_there_while_they_are_looked_at() -> None:
     made.preflight.held = asyncio.Event()
     async with console(made, size=(140, 48)) as (app, pilot, _):
         await pilot.press("P")
-        await until(pilot, lambda: "35 under way" in screen_text(app))
+        await until(pilot, lambda: "36 under way" in screen_text(app))
         assert "◐  P01" in screen_text(app)
         made.preflight.held.set()
         await until(pilot, lambda: "1 fails" in screen_text(app))

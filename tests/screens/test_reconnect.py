@@ -86,7 +86,7 @@ async def test_what_all_ranks_agree_on_goes_on() -> None:
         second.say(FIRST, "two")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "two" in screen_text(screen.app))
-        assert screen_text(screen.app).count("rank 0 one") == 1
+        assert screen_text(screen.app).count("pod 0 one") == 1
 
 
 async def test_a_log_without_a_session_claims_nothing_of_its_ranks() -> None:
@@ -119,7 +119,7 @@ async def test_gpus_are_read_on() -> None:
 
 
 async def test_an_alarm_that_was_told_is_not_told_again() -> None:
-    async with page("ranks") as (screen, pilot, first, second):
+    async with page("pods") as (screen, pilot, first, second):
         app = screen.app
         for session in (first, second):
             session.alarms.sound(*KEY, AlarmKind.NAN, "loss nan at 7")
@@ -150,7 +150,7 @@ async def test_the_log_of_a_job_that_has_ended_says_so() -> None:
     "about", [("node", "gke-train-a4-pool-0000"), ("pool", "a4-highgpu-8g-a4-pool"), ("job", *KEY, "gpus")]
 )
 async def test_a_page_that_is_opened_while_nothing_is_connected_is_drawn(about: tuple[str, ...]) -> None:
-    async with page("ranks") as (first, pilot, _, _):
+    async with page("pods") as (first, pilot, _, _):
         app = first.app
         await app._leave()
         app.open_page(*about)

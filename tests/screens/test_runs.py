@@ -41,8 +41,8 @@ def run(number: int, name: str, outcome: Outcome = Outcome.SUCCEEDED, **more: An
 
 
 RUNS = [
-    run(4, "nccl-4", Outcome.FAILED, why="rank 1 was killed (137)", left_out=("env.HF_TOKEN",)),
-    run(3, "train-3", Outcome.STOPPED, recipe="qwen3-30b-pretrain", loss=2.104, step=4120),
+    run(4, "nccl-4", Outcome.FAILED, why="pod 1 was killed (137)", left_out=("env.HF_TOKEN",)),
+    run(3, "train-3", Outcome.STOPPED, recipe="qwen3-30b-pretrain", loss=2.104, loss_step=4120, step=4120),
     run(2, "nccl-2", peak_busbw=594.2, average_busbw=165.8),
     run(1, "llama-70b", Outcome.RUNNING, uid="uid-llama-70b", ended=0.0, peak_busbw=590.0),
 ]
@@ -82,7 +82,7 @@ async def test_every_run_says_how_it_ended() -> None:
         assert "✓ succeeded" in lines["nccl-2"]
         assert "594 GB/s" in lines["nccl-2"]
         assert "● running" in lines["llama-70b"]
-        assert "rank 1 was killed (137)" in "".join(run.text for run in screen.told.runs)
+        assert "pod 1 was killed (137)" in "".join(run.text for run in screen.told.runs)
         assert "env.HF_TOKEN" in "".join(run.text for run in screen.told.runs)
         await pilot.press("slash", *"4120")
         assert screen.table.shown == []

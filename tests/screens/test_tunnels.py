@@ -28,7 +28,7 @@ def tunnels(context: str) -> list[Tunnel]:
                last_end="The connection to port 8888 of pod llama-70b-workload-0-0-abcde broke off: it was deleted.",
                **about),
         Tunnel(name="dpo-1", job="dpo-[b]", rank="workers/1", state="waiting", since=now - 60,
-               words="dpo-[b] rank workers/1 is waited for: its pod is pending (Unschedulable).",
+               words="dpo-[b] pod workers/1 is waited for: its pod is pending (Unschedulable).",
                listeners=(Listener(2222, 2222),), **about),
         Tunnel(name="old", job="gone", rank="0", state="ended", since=now - 9000, last_end_at=now - 100,
                words="gone has ended (completed): no pod of it can be reached.", **about),
@@ -58,7 +58,7 @@ async def test_what_is_open_and_how_it_does() -> None:
         await pilot.press("7")
         await until(pilot, lambda: "16006→6006" in screen_text(app))
         text = screen_text(app)
-        assert "dpo-[b] rank workers/1" in text
+        assert "dpo-[b] pod workers/1" in text
         assert "● ready" in text
         assert "◐ waiting" in text
         assert "○ ended" in text
@@ -68,7 +68,7 @@ async def test_what_is_open_and_how_it_does() -> None:
         assert isinstance(screen, TunnelsScreen)
         await until(pilot, lambda: "broke off: it was deleted" in told(screen))
         assert "127.0.0.1:8888 leads to port 8888: 41 connections" in told(screen)
-        assert "followed the rank to another pod 1 time" in told(screen)
+        assert "led on to another pod 1 time" in told(screen)
 
 
 def told(screen: TunnelsScreen) -> str:

@@ -86,6 +86,8 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         session.xray.report = report()
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
+        assert "All is well" not in screen_text(app)
+        assert "▲ running" in screen_text(app)
         assert "NUM_WORKERS=1" in screen_text(app)
         assert len(session.called("xray")) == 1
         await pilot.press("H")
@@ -113,7 +115,9 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
         session.xray.report = replace(nccl_test(), ras=late)
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: "✗ Rank 9 stays behind in NCCL while 15 others run" in screen_text(app))
+        await until(
+            pilot, lambda: "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run" in screen_text(app)
+        )
         tab = cast("HangTab", screen.here)
         assert tab.verdict.runs[0].ink == "bad"
         assert list(tab.table.shown) == [("compiled", "all_reduce_perf, behind"), ("compiled", "all_reduce_perf")]
@@ -130,7 +134,9 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         assert all(run.ink != "bad" for run in (*tab.verdict.runs, *tab.advice.runs, *tab.more.runs))
         assert (tab.check_action("record", ()), tab.check_action("install", ())) == (False, False)
         assert tab.check_action("facts", ())
-        await until(pilot, lambda: "rank 9  pod 1  pid 1201  state R  11 threads  cpu 100 %" in screen_text(app))
+        await until(
+            pilot, lambda: "rank 9 (pod 1, GPU 1)  pid 1201  state R  11 threads  cpu 100 %" in screen_text(app)
+        )
         assert "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app)
         assert "py-spy is missing" not in screen_text(app)
 
@@ -157,7 +163,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         screen = await open_tab(app, pilot, "r")
         assert session.alarms.kept == {("default", "nccl-0412")}
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration for 5 min")
-        await until(pilot, lambda: "▲ stall: no new iteration for 5 min." in screen_text(app))
+        await until(pilot, lambda: "▲ no new iteration for 5 min. H, or a4 hang nccl-0412, shows" in screen_text(app))
         await until(pilot, lambda: any("nccl-0412" in each.title for each in app._notifications))
         assert screen.is_current
         await pilot.press("A")
@@ -165,7 +171,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.here.NAME == "hang")
         await pilot.press("3")
-        await until(pilot, lambda: "running ▲" in screen_text(app))
+        await until(pilot, lambda: "▲ stalled" in screen_text(app))
 
 
 async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:

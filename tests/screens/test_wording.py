@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from screens.wording import (
+    JobInks,
     age,
     bar,
     count,
     duration,
     freshness,
-    job_inks,
     moment,
     number,
     one_line,
@@ -71,9 +71,13 @@ def test_nothing_moves_the_cursor() -> None:
 
 
 def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
-    inks = job_inks(str(number) for number in range(12))
-    assert len(set(inks.values())) == 12
-    assert job_inks(str(number) for number in range(13))["5"] == inks["5"]
+    inks = JobInks()
+    first = {str(number): inks.of(str(number)) for number in range(12)}
+    assert len(set(first.values())) == 12
+    assert inks.of("12") in first.values()
+    assert {uid: inks.of(uid) for uid in first} == first, "an ink does not change while its job lives"
+    inks.keep({"12"})
+    assert len({inks.of("12"), *(inks.of(f"new {number}") for number in range(11))}) == 12, "old ones are free again"
 
 
 def test_marks_of_pods() -> None:

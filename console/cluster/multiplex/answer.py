@@ -176,10 +176,6 @@ class Answer:
         else:
             self._go_on()
 
-    async def read(self) -> bytes:
-        """All of it."""
-        return b"".join([piece async for piece in self.pieces()])
-
     def close(self) -> None:
         """Ask for no more of it; what is held is given to nobody."""
         self._to = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.admission import jobs, jobset, kueue, pods
+from console.practice.admission import jobs, jobset, kueue, pods, quotas
+from console.practice.admission.networks import ask_for_networks
+from console.practice.admission.pod_faults import pod_faults
 from console.practice.controllers.jobset_children import PREFIX
 from console.practice.controllers.kueue.words import IN_USE
 from console.practice.controllers.objects import annotations_of
@@ -60,15 +62,17 @@ class AdmissionChain:
         """Default and check one object; ApiError when it is refused."""
         if resource in _WITH_SPEC and new.get("spec") is None:
             new["spec"] = {}
-        if operation == "CREATE" and resource in self._create:
-            self._create[resource](new)
+        if operation == "CREATE":
+            self._create.get(resource, _nothing)(new)
+            quotas.check(self._storage, resource, new)
         elif operation == "UPDATE" and resource in self._update and old is not None:
             self._update[resource](new, old)
         return new
 
     def _new_pod(self, pod: Object) -> None:
         pods.default_pod(pod, self._storage, self._clock)
-        _refuse(PODS, pod, pods.pod_faults(pod["spec"], "spec"))
+        ask_for_networks(pod, self._storage)
+        _refuse(PODS, pod, list(pod_faults(pod["spec"], "spec", template=False)))
         if PREFIX + "jobset-name" in annotations_of(pod):
             pod["metadata"].setdefault("labels", {})[PREFIX + "priority"] = str(pod["spec"]["priority"])
 
@@ -81,6 +85,7 @@ class AdmissionChain:
     def _new_jobset(self, new: Object) -> None:
         jobset.default_jobset(new)
         kueue.default_queue_and_suspend(new, self._storage)
+        _refuse(JOBSETS, new, jobset.repeated(new))
         _refuse(JOBSETS, new, jobset.jobset_faults(new), webhook="vjobset.kb.io")
         kueue.refuse("vjobset.kb.io", kueue.managed_job_faults(new))
 
@@ -112,6 +117,10 @@ def _refuse(resource: Resource, obj: Object, faults: list[Cause], *, webhook: st
         text = f'admission webhook "{webhook}" denied the request: {error.message}'
         error = ApiError(error.status, error.reason, text, error.details)
     raise error
+
+
+def _nothing(_: Object) -> None:
+    """Most kinds get no defaults here."""
 
 
 def _new_namespace(namespace: Object) -> None:

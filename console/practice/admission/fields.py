@@ -16,6 +16,19 @@ _NAME_WORDS = (
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+_PORT = re.compile(r"[-a-z0-9]+")
+_LABEL_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_1123_WORDS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_VALUE_WORDS = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -42,6 +55,17 @@ def unsupported(path: str, value: str, allowed: list[str]) -> Cause:
     return Cause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
 
 
+def duplicate(path: str, value: Any) -> Cause:
+    """A value that stands there twice."""
+    shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Cause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")
+
+
+def not_found(path: str, value: str) -> Cause:
+    """A value that names what is not there."""
+    return Cause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
+
+
 def internal(text: str) -> Cause:
     """An error without a field, as webhooks wrap plain ones."""
     return Cause("<nil>", f"Internal error: {text}", "InternalError")
@@ -58,6 +82,30 @@ def label_faults(value: str) -> list[str]:
             "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
             "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
         )
+    return faults
+
+
+def rfc1123_label_faults(value: str) -> list[str]:
+    """Return why a value is no RFC 1123 label."""
+    if len(value) > 63:
+        return ["must be no more than 63 characters"]
+    return [] if _LABEL_1123.fullmatch(value) else [_LABEL_1123_WORDS]
+
+
+def label_value_faults(value: str) -> list[str]:
+    """Return why a value is none that a label can have."""
+    if len(value) > 63:
+        return ["must be no more than 63 bytes"]
+    return [] if _VALUE.fullmatch(value) else [_VALUE_WORDS]
+
+
+def port_name_faults(value: str) -> list[str]:
+    """Return why a value is no name of a port."""
+    faults = ["must be no more than 15 characters"] if len(value) > 15 else []
+    if not _PORT.fullmatch(value):
+        faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    elif not re.search("[a-z]", value):
+        faults.append("must contain at least one letter (a-z)")
     return faults
 
 

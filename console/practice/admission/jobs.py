@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.practice.admission.fields import IMMUTABLE, invalid, required, unsupported
-from console.practice.admission.pods import default_spec, pod_faults
+from console.practice.admission.pod_faults import pod_faults, template_faults
+from console.practice.admission.pods import default_spec
 
 if TYPE_CHECKING:
     from console.practice.objects.refusal import Cause, Object
@@ -43,11 +44,17 @@ def default_job(job: Object) -> None:
 def job_faults(job: Object) -> list[Cause]:
     """Return what is wrong with a new Job."""
     spec = job["spec"]
-    faults = pod_faults(spec["template"]["spec"], "spec.template.spec")
+    template = spec["template"]
+    faults = [
+        *template_faults(template.get("metadata") or {}, "spec.template"),
+        *pod_faults(template["spec"], "spec.template.spec", template=True),
+    ]
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         faults.append(required("spec.completions", "when completion mode is Indexed"))
     policy = spec["template"]["spec"].get("restartPolicy")
-    if policy not in ("OnFailure", "Never"):
+    if policy == "Always":  # which is also what it is unless it is given
+        faults.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
         faults.append(unsupported("spec.template.spec.restartPolicy", str(policy), ["OnFailure", "Never"]))
     for name in ("parallelism", "completions", "backoffLimit"):
         value = spec.get(name)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from console.practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required, subdomain_faults
+from console.practice.admission.pod_faults import repeated_keys
 from console.practice.admission.pods import quantities_as_text
 from console.practice.controllers.jobset_children import coordinator
 
@@ -43,6 +44,13 @@ def default_jobset(jobset: Object) -> None:
         policy.setdefault("restartStrategy", "Recreate")
         for number, rule in enumerate(policy.get("rules") or ()):
             rule.setdefault("name", f"failurePolicyRule{number}")
+
+
+def repeated(jobset: Object) -> list[Cause]:
+    """Return the items that stand twice in lists of the pod templates in which each may stand once."""
+    templates = [job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]]
+    path = "spec.replicatedJobs[{}].template.spec.template.spec"
+    return [fault for at, spec in enumerate(templates) for fault in repeated_keys(spec, path.format(at))]
 
 
 def jobset_faults(jobset: Object) -> list[Cause]:

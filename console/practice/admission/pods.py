@@ -1,13 +1,14 @@
-"""Pods and pod templates: the defaults of the API server, priority, tolerations, and what a pod may not be without."""
+"""Pods and pod templates: the defaults of the API server, priority, tolerations, the service account's token."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from console.practice.admission.fields import invalid, qualified_name_faults, required, unsupported
+from console.practice.admission.pod_faults import EFFECTS
 from console.practice.clock import stamp
 from console.practice.objects.refusal import Object, forbidden
-from console.practice.objects.resources import PODS, PRIORITYCLASSES
+from console.practice.objects.resources import PODS, PRIORITYCLASSES, SERVICEACCOUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS = 300
 _EXTENDED = "nvidia.com/gpu"
-_EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 def default_spec(spec: Object) -> None:
@@ -43,9 +43,16 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
     """Fill in what only a pod has: priority, tolerations, its scheduling gates' condition, its class of service."""
     spec = pod["spec"]
     default_spec(spec)
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+        for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+            port.setdefault("hostPort", port.get("containerPort"))
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    _find_account(pod, storage)
     _set_priority(pod, storage)
     _mount_token(pod)
     for key in ("not-ready", "unreachable"):
@@ -75,23 +82,6 @@ def quantities_as_text(resources: Object) -> None:
             resources[side] = {name: str(value) for name, value in resources[side].items()}
 
 
-def pod_faults(spec: Object, path: str) -> list[Cause]:
-    """Return what is wrong with a pod spec."""
-    faults: list[Cause] = []
-    containers = spec.get("containers") or []
-    if not containers:
-        faults.append(required(f"{path}.containers"))
-    for kind in ("initContainers", "containers"):
-        for at, container in enumerate(spec.get(kind) or ()):
-            faults += _container_faults(container, f"{path}.{kind}[{at}]")
-    for at, toleration in enumerate(spec.get("tolerations") or ()):
-        faults += _toleration_faults(toleration, f"{path}.tolerations[{at}]")
-    policy = spec.get("restartPolicy")
-    if policy not in (None, "Always", "OnFailure", "Never"):
-        faults.append(unsupported(f"{path}.restartPolicy", str(policy), ["Always", "OnFailure", "Never"]))
-    return faults
-
-
 def _default_container(container: Object) -> None:
     image = str(container.get("image", ""))
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -101,51 +91,12 @@ def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePolicy", "File")
     resources = container.setdefault("resources", {})
     quantities_as_text(resources)
-    if resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference:
             reference.setdefault("apiVersion", "v1")
-
-
-def _container_faults(container: Object, path: str) -> list[Cause]:
-    faults: list[Cause] = []
-    if not container.get("name"):
-        faults.append(required(f"{path}.name"))
-    if not container.get("image"):
-        faults.append(required(f"{path}.image"))
-    resources = container.get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    for name, wanted in requests.items():
-        if "/" in name and str(limits.get(name)) != str(wanted):
-            if name not in limits:
-                faults.append(
-                    required(f"{path}.resources.limits", "Limit must be set for non overcommitable resources")
-                )
-            else:
-                text = f"must be equal to {name} limit of {limits[name]}"
-                faults.append(invalid(f"{path}.resources.requests", str(wanted), text))
-    return faults
-
-
-def _toleration_faults(toleration: Object, path: str) -> list[Cause]:
-    key, operator = toleration.get("key", ""), toleration.get("operator", "")
-    faults = [invalid(f"{path}.key", key, why) for why in (qualified_name_faults(key) if key else ())]
-    if not key and operator != "Exists":
-        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        faults.append(invalid(f"{path}.operator", operator, text))
-    if operator == "Exists" and toleration.get("value"):
-        text = "value must be empty when `operator` is 'Exists'"
-        faults.append(invalid(f"{path}.operator", toleration["value"], text))
-    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
-        text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        faults.append(invalid(f"{path}.effect", toleration.get("effect", ""), text))
-    if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
-        faults.append(unsupported(f"{path}.effect", toleration["effect"], _EFFECTS))
-    return faults
 
 
 def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
@@ -156,8 +107,8 @@ def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
         faults += [invalid(f"{path}[{at}].key", key, why) for why in qualified_name_faults(key)]
         if not effect:
             faults.append(required(f"{path}[{at}].effect"))
-        elif effect not in _EFFECTS:
-            faults.append(unsupported(f"{path}[{at}].effect", effect, _EFFECTS))
+        elif effect not in EFFECTS:
+            faults.append(unsupported(f"{path}[{at}].effect", effect, EFFECTS))
     return faults
 
 
@@ -184,6 +135,19 @@ def _mount_token(pod: Object) -> None:
         container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
 
+def _find_account(pod: Object, storage: Storage) -> None:
+    name, namespace = pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"]
+    if storage.find(SERVICEACCOUNTS, namespace, name) is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(PODS, _asked_name(pod), why)
+
+
+def _asked_name(pod: Object) -> str:
+    """The name by which plug-ins that change a pod know it: one that is generated comes after them."""
+    meta = pod["metadata"]
+    return str(meta.get("generateName") or meta.get("name", ""))
+
+
 def _set_priority(pod: Object, storage: Storage) -> None:
     spec = pod["spec"]
     name = spec.get("priorityClassName")
@@ -193,7 +157,7 @@ def _set_priority(pod: Object, storage: Storage) -> None:
         chosen = storage.find(PRIORITYCLASSES, "", name)
         if chosen is None and not name.startswith("system-"):
             why = f"no PriorityClass with name {name} was found"
-            raise forbidden(PODS, pod["metadata"].get("name", ""), why)
+            raise forbidden(PODS, _asked_name(pod), why)
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = int(chosen["value"]) if chosen is not None else 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.practice.objects.resources import Resource
     from console.practice.objects.storage import Event, Storage
 
-_RETRY_SECONDS = 0.5
+_RETRY_SECONDS, _RETRY_MOST = 0.5, 60.0
 _TURN_LIMIT = 60
 """Keys looked at before other things on the event loop get their turn."""
 
@@ -57,6 +57,8 @@ class ControlPlane:
         self.random = random.Random(f"control plane {seed}")
         self._watchers: dict[Resource, list[tuple[Controller, Callable[[Object], Iterable[Key]]]]] = {}
         self._queue: dict[tuple[Controller, Key], None] = {}
+        self._pauses: dict[tuple[Controller, Key], float] = {}
+        """Seconds until the next look at a key that could not be dealt with."""
         self._turning = False
         self._unsubscribe = storage.subscribe(self._notice)
 
@@ -96,8 +98,12 @@ class ControlPlane:
                 controller.reconcile(key)
             except ApiError as error:
                 log.debug("%s %s: %s", type(controller).__name__, key, error)
-                self.enqueue(controller, key, _RETRY_SECONDS)
+                failed = (controller, key)
+                self._pauses[failed] = min(2 * self._pauses.get(failed, _RETRY_SECONDS / 2), _RETRY_MOST)
+                self.enqueue(controller, key, self._pauses[failed])
             except BaseException:
                 self._turning = False
                 raise
+            else:
+                self._pauses.pop((controller, key), None)
         self.clock.soon(self._turn)

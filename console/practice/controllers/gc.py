@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import deleting, drop_finalizer, key_of
 from console.practice.objects.refusal import ApiError
-from console.practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES
+from console.practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES, SERVICEACCOUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -89,12 +89,12 @@ class GarbageCollector(Controller):
 
 
 class Namespaces(Controller):
-    """Empties a namespace that is being deleted, then lets it go."""
+    """Gives a namespace the account that its pods run as; empties one that is being deleted, then lets it go."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow namespaces, and whatever disappears from one."""
         inside = {resource: self._parent for resource in RESOURCES if resource.namespaced and resource is not EVENTS}
-        return {NAMESPACES: lambda obj: [key_of(obj)], **inside}
+        return {**inside, NAMESPACES: lambda obj: [key_of(obj)], SERVICEACCOUNTS: _namespace_of}
 
     def _parent(self, obj: Object) -> list[Key]:
         found = self.storage.find(NAMESPACES, "", obj["metadata"]["namespace"])
@@ -103,7 +103,11 @@ class Namespaces(Controller):
     def reconcile(self, key: Key) -> None:
         """Look at one namespace."""
         namespace = self.storage.find(NAMESPACES, *key)
-        if namespace is None or not deleting(namespace):
+        if namespace is None:
+            return
+        if not deleting(namespace):
+            if self.storage.find(SERVICEACCOUNTS, key[1], "default") is None:
+                self.storage.create(SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": key[1]}})
             return
         left = 0
         for resource in RESOURCES:
@@ -115,6 +119,10 @@ class Namespaces(Controller):
                 left += self.storage.find(resource, *key_of(obj)) is not None
         if not left:
             self.storage.modify(NAMESPACES, *key, lambda draft: draft["spec"].update(finalizers=[]))
+
+
+def _namespace_of(obj: Object) -> list[Key]:
+    return [("", obj["metadata"]["namespace"])]
 
 
 def _resource(obj: Object) -> Resource | None:

@@ -38,12 +38,20 @@ from console.practice.objects.resources import JOBS, PODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.objects import Key, Object
     from console.practice.objects.resources import Resource
+
+_RETRY_SECONDS, _RETRY_MOST = 1.0, 60.0
 
 
 class Jobs(Controller):
     """Ports the Job controller of Kubernetes 1.36: Indexed and not, suspend, backoff limit, failure policy, TTL."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._refused: dict[Key, tuple[float, float]] = {}
+        """Jobs whose pod was refused: the last pause, in seconds, and when they may try again."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow Jobs and their pods."""
@@ -53,6 +61,7 @@ class Jobs(Controller):
         """Look at one Job."""
         job = self.storage.find(JOBS, *key)
         if job is None:
+            self._refused.pop(key, None)
             self._release_orphans(key)
             return
         pods = controlled(self.storage.list(PODS, key[0]), job)
@@ -145,10 +154,28 @@ class Jobs(Controller):
         if spec.get("completionMode") == "Indexed":
             done = parse_indexes(status.get("completedIndexes", ""))
             indexes = [*missing_indexes(job, pods, done)[:missing]]
-        for index in indexes:
-            pod = self.storage.create(PODS, build_pod(job, index))
+        return 0, len(pods.active) + self._create(job, indexes)
+
+    def _create(self, job: Object, indexes: list[int | None]) -> int:
+        """Create these pods; return how many there are when one is refused: then it tries again, ever more seldom."""
+        key = key_of(job)
+        left = self._refused.get(key, (0.0, 0.0))[1] - self.clock.now()
+        if left > 0:
+            self.look_again(key, left)
+            return 0
+        for made, index in enumerate(indexes):
+            try:
+                pod = self.storage.create(PODS, build_pod(job, index))
+            except ApiError as error:
+                text = f"Error creating: {error.message}"
+                self.record(job, "Warning", "FailedCreate", text, source="job-controller")
+                pause = min(2 * self._refused.get(key, (_RETRY_SECONDS / 2, 0.0))[0], _RETRY_MOST)
+                self._refused[key] = pause, self.clock.now() + pause
+                self.look_again(key, pause)
+                return made
             self._say(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
-        return 0, len(pods.active) + len(indexes)
+        self._refused.pop(key, None)
+        return len(indexes)
 
     def _failures(self, job: Object) -> tuple[int, float]:
         """Return failures in a row since the last success, and when the last was."""

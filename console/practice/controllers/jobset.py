@@ -17,6 +17,7 @@ from console.practice.controllers.jobset_children import (
 )
 from console.practice.controllers.jobset_status import ChildJobs, StatusDraft
 from console.practice.controllers.objects import condition, controlled, deleting, is_true, key_of, labels_of, owner_key
+from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import JOBS, JOBSETS, SERVICES
 
 if TYPE_CHECKING:
@@ -116,13 +117,21 @@ class JobSets(Controller):
                 continue
             for index in range(0 if waits else replicated.get("replicas", 1)):
                 if job_name(jobset, replicated, index) not in taken:
-                    self.storage.create(JOBS, build_job(jobset, replicated, index))
+                    self._create_job(jobset, build_job(jobset, replicated, index))
             if in_order:
                 _in_progress(draft)
                 return
         if in_order:
             text = "in order startup policy has completed"
             draft.set("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)
+
+    def _create_job(self, jobset: Object, job: Object) -> None:
+        try:
+            self.storage.create(JOBS, job)
+        except ApiError as error:
+            text = f'job "{job["metadata"]["name"]}" creation failed with error: {error.message}'
+            self.record(jobset, "Warning", "JobCreationFailed", text, source="jobset", action="Reconciling")
+            raise
 
     def _suspend(self, draft: StatusDraft, active: list[Object]) -> None:
         for job in active:

@@ -9,6 +9,7 @@ from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import annotations_of, deleting, key_of
 from console.practice.controllers.pod_host import PodHost
 from console.practice.controllers.pod_run import PodRun
+from console.practice.node.buckets import Buckets
 from console.practice.node.registries import Registries
 from console.practice.objects.refusal import bad_request
 from console.practice.objects.resources import NODES, PODS
@@ -37,7 +38,8 @@ class Kubelets(Controller):
         self._runs: dict[str, PodRun] = {}
         """By the uid of the pod."""
         self.registries = Registries()
-        self._host = PodHost(plane, self.registries, seed)
+        self.buckets = Buckets()
+        self._host = PodHost(plane, self.registries, self.buckets, seed)
         self._printed: dict[str, int] = {}
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:

@@ -11,7 +11,8 @@ from console.practice.controllers.base import Controller
 from console.practice.controllers.objects import deleting, key_of
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
-from console.practice.scene.machines import FLEX_POOL, another_node
+from console.practice.scene.gke import start_exporters
+from console.practice.scene.machines import FLEX_POOL, another_node, make_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,13 +157,9 @@ def add_machine(controller: Controller, pool: str) -> None:
     key = ("", node["metadata"]["name"])
     storage.create(NODES, node, keep_status=True)
 
-    def ready(draft: Object) -> None:
-        found = next(each for each in draft["status"]["conditions"] if each["type"] == "Ready")
-        found |= {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-        found["lastTransitionTime"] = found["lastHeartbeatTime"] = stamp(clock.now())
-
     def get_ready() -> None:
         with suppress(ApiError):  # it may be gone again
-            storage.modify(NODES, *key, ready, subresource="status")
+            storage.modify(NODES, *key, lambda draft: make_ready(draft, clock.now()), subresource="status")
+            start_exporters(storage)
 
     clock.after(_READY, get_ready)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from console.practice.controllers.base import ControlPlane
     from console.practice.controllers.objects import Key, Object
+    from console.practice.node.buckets import Buckets
     from console.practice.node.registries import Registries
 
 _FIRST_PULL_SECONDS = 5.0
@@ -24,10 +25,11 @@ _FIRST_PULL_SECONDS = 5.0
 class PodHost:
     """One object for all nodes: the node of a pod is named by the pod."""
 
-    def __init__(self, plane: ControlPlane, registries: Registries, seed: int = 0) -> None:
+    def __init__(self, plane: ControlPlane, registries: Registries, buckets: Buckets, seed: int = 0) -> None:
         self.storage = plane.storage
         self.clock = plane.clock
         self.registries = registries
+        self.buckets = buckets
         self._recorder = plane.recorder
         self._seed = seed
         self._rooms: dict[str, Room] = {}

@@ -55,7 +55,7 @@ class PodRun:
         """Seconds until the next pull of a container's image that could not be pulled."""
         for run in self.main if self.init else ():
             run.wait("PodInitializing")
-        for run in self.init[1:]:
+        for run in self.init:
             run.wait("PodInitializing")
 
     def begin(self) -> None:
@@ -108,7 +108,8 @@ class PodRun:
     def _mount(self) -> None:
         if self.stopping:
             return
-        why = missing_volume(self.pod, self._host.storage)
+        storage = self._host.storage
+        why = missing_volume(self.pod, storage) or self._host.buckets.why_not(self.pod, storage)
         if why:
             self._say("FailedMount", why, kind="Warning")
             self._clock.after(_RETRY_SECONDS, self._mount)

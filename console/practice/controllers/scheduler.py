@@ -25,6 +25,9 @@ _UNRESOLVABLE = (
     "node(s) didn't match pod affinity rules",
 )
 """Reasons that evicting other pods would not change."""
+_PORTS = "node(s) didn't have free ports for the requested pod ports"
+_BEYOND = "\0"
+"""Behind "Insufficient X" where the machine would have too little even if it were empty."""
 _PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 """Labels of its node that a pod gets when it is bound."""
 
@@ -61,8 +64,11 @@ class Scheduler(Controller):
             unhelpful = f"preemption: {none} {len(nodes)} Preemption is not helpful for scheduling."
             self._refuse(pod, f"{none} {why}. {_after(unhelpful)}")
             return
-        used = self._used()
-        reasons = {node["metadata"]["name"]: self._reasons(pod, node, used) for node in nodes}
+        used, taken = self._used(), self._ports() if _host_ports(pod) else {}
+        reasons = {
+            node["metadata"]["name"]: self._reasons(pod, node, used, taken.get(node["metadata"]["name"], set()))
+            for node in nodes
+        }
         fitting = [node for node in nodes if not reasons[node["metadata"]["name"]]]
         if not fitting:
             self._refuse(pod, _no_node(list(reasons.values())))
@@ -79,7 +85,16 @@ class Scheduler(Controller):
                 add(total, {"pods": 1000})
         return used
 
-    def _reasons(self, pod: Object, node: Object, used: dict[str, Amounts]) -> list[str]:
+    def _ports(self) -> dict[str, set[tuple[str, int]]]:
+        """Return the ports of each machine that are taken."""
+        taken: dict[str, set[tuple[str, int]]] = {}
+        for pod in self.storage.list(PODS):
+            node = pod["spec"].get("nodeName")
+            if node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                taken.setdefault(node, set()).update(_host_ports(pod))
+        return taken
+
+    def _reasons(self, pod: Object, node: Object, used: dict[str, Amounts], ports: set[tuple[str, int]]) -> list[str]:
         spec = node.get("spec") or {}
         tolerations = pod["spec"].get("tolerations") or []
         if spec.get("unschedulable") and not _tolerates_cordon(tolerations):
@@ -88,12 +103,16 @@ class Scheduler(Controller):
             return [_UNRESOLVABLE[1]]
         if not selects(pod["spec"], node):
             return [_UNRESOLVABLE[2]]
+        if ports & _host_ports(pod):
+            return [_PORTS]
         room = amounts(node["status"].get("allocatable"))
         taken = used.get(node["metadata"]["name"], {})
         wanted = {**pod_requests(pod["spec"]), "pods": 1000}
         short = [name for name, value in wanted.items() if value > room.get(name, 0) - taken.get(name, 0)]
         if short:
-            return [f"Insufficient {name}" if name != "pods" else "Too many pods" for name in sorted(short)]
+            beyond = {name for name in short if wanted[name] > room.get(name, 0)}
+            marked = ((name, _BEYOND if name in beyond else "") for name in sorted(short))
+            return [(f"Insufficient {name}" if name != "pods" else "Too many pods") + mark for name, mark in marked]
         return [] if self._affinity_holds(pod, node) else [_UNRESOLVABLE[3]]
 
     def _affinity_holds(self, pod: Object, node: Object) -> bool:
@@ -171,6 +190,12 @@ def _tolerates_cordon(tolerations: list[Object]) -> bool:
     return untolerated([taint], tolerations) is None
 
 
+def _host_ports(pod: Object) -> set[tuple[str, int]]:
+    """The ports of its machine that a pod takes, on all addresses."""
+    ports = [port for each in pod["spec"].get("containers") or () for port in each.get("ports") or ()]
+    return {(port.get("protocol", "TCP"), port["hostPort"]) for port in ports if port.get("hostPort")}
+
+
 def _gpus(used: dict[str, Amounts], node: Object) -> int:
     return used.get(node["metadata"]["name"], {}).get("nvidia.com/gpu", 0)
 
@@ -184,8 +209,8 @@ def _no_node(reasons: list[list[str]]) -> str:
     total = len(reasons)
     if not total:
         return "no nodes available to schedule pods"
-    histogram = Counter(reason for node in reasons for reason in node)
-    hopeless = sum(any(reason in _UNRESOLVABLE for reason in node) for node in reasons)
+    histogram = Counter(reason.removesuffix(_BEYOND) for node in reasons for reason in node)
+    hopeless = sum(any(reason in _UNRESOLVABLE or reason.endswith(_BEYOND) for reason in node) for node in reasons)
     helped = Counter({"Preemption is not helpful for scheduling": hopeless})
     helped["No preemption victims found for incoming pod"] = total - hopeless
     preemption = f"preemption: 0/{total} nodes are available: {_histogram(helped)}."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from console.practice.google.serving import RefusalError
+from console.practice.node.buckets import Buckets
 from console.practice.node.registries import Registries
 
 if TYPE_CHECKING:
@@ -104,10 +105,13 @@ class PracticeGoogle:
         server: str = "",
         authority: bytes = b"",
         registries: Registries | None = None,
+        buckets: Buckets | None = None,
     ) -> None:
         self.storage, self.clock = storage, clock
         self.registries = registries or Registries()
         """What nodes can pull, and builds push into."""
+        self.buckets = buckets or Buckets()
+        """What nodes know of the buckets, which they mount."""
         self.server, self.authority = server, authority
         self.opening = clock.now()
         self.page = 50

@@ -11,8 +11,6 @@ from aiohttp import web
 if TYPE_CHECKING:
     from console.practice.google.cloud import PracticeGoogle
 
-BARE = "nvcr.io/nvidia/pytorch"
-"""An image in which nothing tells of an SSH server."""
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 
@@ -28,7 +26,7 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
             return None
         env = ["PATH=/usr/local/bin:/usr/bin:/bin", "OPENMPI_VERSION=4.1.7", "PYTORCH_VERSION=2.8.0a0"]
         env += [f"CUDA_VERSION={cuda}"] if cuda else []
-        server = "" if name == BARE else " openssh-server"
+        server = " openssh-server" if images.has_sshd(name) else ""
         steps = [{"created_by": f"RUN /bin/sh -c apt-get install -y git openssh-client{server} # buildkit"}]
         config = {"Env": env, "Labels": {}}
         return json.dumps({"architecture": "amd64", "os": "linux", "config": config, "history": steps}).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,12 @@ Handler = Callable[[Any], Awaitable[Any]]
 """Takes the request message, gives the answer message; raises RefusalError."""
 First = Callable[[str, Any], Awaitable[None]]
 """Sees the name of the method and the request before its handler does, and may refuse it."""
+
+
+NO_LOGIN = (
+    "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
+    "authentication credential."
+)
 
 
 class RefusalError(Exception):
@@ -44,9 +51,10 @@ class Method:
 class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     """Answers by the full name of the method: "/google.container.v1.ClusterManager/ListClusters"."""
 
-    def __init__(self, methods: Mapping[str, Method], first: First) -> None:
+    def __init__(self, methods: Mapping[str, Method], first: First, token: str) -> None:
         self._methods = methods
         self._first = first
+        self._token = token
 
     def service(self, handler_call_details: Any) -> Any:
         """The method called; None for an unknown one, which gRPC answers with UNIMPLEMENTED."""
@@ -56,6 +64,9 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
         async def answer(request: Any, context: Any) -> Any:
             try:
+                sent = dict(context.invocation_metadata() or ()).get("authorization", "")
+                if not is_login(str(sent), self._token):
+                    raise RefusalError(grpc.StatusCode.UNAUTHENTICATED, NO_LOGIN)
                 await self._first(handler_call_details.method, request)
                 return await method.handler(request)
             except RefusalError as refusal:
@@ -89,10 +100,15 @@ def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
     return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
-async def serve(methods: Mapping[str, Method], first: First) -> tuple[aio.Server, str]:
-    """Serve these methods on a free loopback port; gives the server and its address."""
+def is_login(header: str, token: str) -> bool:
+    """Whether an Authorization header holds the token that was handed out."""
+    return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
+
+
+async def serve(methods: Mapping[str, Method], first: First, token: str) -> tuple[aio.Server, str]:
+    """Serve these methods on a free loopback port, to those who have the token; gives the server and its address."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((Services(methods, first),))
+    server.add_generic_rpc_handlers((Services(methods, first, token),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

@@ -70,12 +70,15 @@ class _Desk:
         _match(request.query, found)
         return bucket, name, found
 
+    def _told(self, found: Holder) -> dict[str, Any]:
+        return _told_bucket(found, self.world.projects[found.project].number)
+
     async def buckets(self, request: web.Request) -> web.Response:
         project = request.query["project"]
         await self._first("ListBuckets", project)
         prefix = request.query.get("prefix", "")
         found = [
-            _told_bucket(each)
+            self._told(each)
             for each in sorted(self.vault.buckets.values(), key=lambda each: each.name)
             if each.project == project and each.name.startswith(prefix)
         ]
@@ -90,11 +93,11 @@ class _Desk:
         place = wanted.get("location", "US").upper()
         kind = "multi-region" if place in {"US", "EU", "ASIA"} else "region"
         made = Holder(wanted["name"], project, place, kind, self.world.clock.now())
-        self.vault.buckets[made.name] = made
-        return web.json_response(_told_bucket(made))
+        self.vault.add(made)
+        return web.json_response(self._told(made))
 
     async def bucket(self, request: web.Request) -> web.Response:
-        return web.json_response(_told_bucket(await self._bucket("GetBucket", request)))
+        return web.json_response(self._told(await self._bucket("GetBucket", request)))
 
     async def policy(self, request: web.Request) -> web.Response:
         bucket = await self._bucket("GetIamPolicy", request)
@@ -211,11 +214,11 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _told_bucket(found: Holder) -> dict[str, Any]:
+def _told_bucket(found: Holder, number: str) -> dict[str, Any]:
     return {
         "kind": "storage#bucket", "id": found.name, "name": found.name, "location": found.location,
         "locationType": found.location_type, "storageClass": "STANDARD", "timeCreated": _moment(found.created),
-        "projectNumber": "1001", "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+        "projectNumber": number, "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
     }  # fmt: skip
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from google_crc32c import value as crc32c
 
 from console.practice.google.cloud import PROJECT, SHARED
+from console.practice.node import buckets
 
 if TYPE_CHECKING:
     from console.practice.google.cloud import PracticeGoogle
 
-BUCKET, FAR = "practice-a4-runs", "practice-archive-eu"
+BUCKET, FAR = buckets.OWN, buckets.FAR
 """A bucket beside the cluster, and one in another region."""
+DATASETS = buckets.DATASETS
 RUN = "pretrain-mcore-qwen3-moe-megatron-A3B-lr-1e-5-minlr-1e-6-bs-1-gbs-64-seqlen-1024"
 _OUTPUT = "logs/output_mcore_qwen3_pretrain"
 DAY = 86400.0
@@ -60,23 +62,24 @@ class Vault:
         self.uploads: dict[str, tuple[str, str, str, bytearray, int | None]] = {}
         """Uploads under way: bucket, name, kind, what has come, the generation that must be there."""
         now = world.opening
-        pods = (
-            f"principal://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/{PROJECT}.svc.id.goog"
-        )
-        access: list[tuple[str, tuple[str, ...]]] = [
-            ("roles/storage.objectAdmin", (f"{pods}/subject/ns/default/sa/default",)),
-            ("roles/storage.legacyBucketReader", (f"{pods}/subject/ns/default/sa/default",)),
-        ]
+        known = world.buckets.bindings
         self.buckets = {
             each.name: each
             for each in (
-                Holder(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=access),
-                Holder("practice-datasets", PROJECT, "US", "multi-region", now - 200 * DAY),
-                Holder(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY),
-                Holder("practice-shared-results", SHARED, "US-CENTRAL1", "region", now - 10 * DAY),
+                Holder(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=known[BUCKET]),
+                Holder(
+                    buckets.DATASETS, PROJECT, "US", "multi-region", now - 200 * DAY, bindings=known[buckets.DATASETS]
+                ),
+                Holder(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY, bindings=known[FAR]),
+                Holder(buckets.SHARED, SHARED, "US-CENTRAL1", "region", now - 10 * DAY, bindings=known[buckets.SHARED]),
             )
         }
         self._furnish()
+
+    def add(self, made: Holder) -> None:
+        """A bucket that somebody makes; nodes know it from then on."""
+        self.buckets[made.name] = made
+        self.world.buckets.bindings[made.name] = made.bindings
 
     def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> Thing:
         """Write an object."""

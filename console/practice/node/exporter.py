@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import hashlib
 import io
 import subprocess
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.practice.node.innards import stuck_gpu
-from console.practice.node.standins import doing_of, sick_gpu
+from console.practice.node.standins import doing_of, sick_gpu, uuid_of
 from console.practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -118,9 +117,8 @@ async def _read(node: str, tenant: Tenant, first: int) -> list[_Reading]:
 def _reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
     local, name = int(row[0]), row[1]
     use, used, heat, power, clock, double, single = (float(cell.split()[0]) for cell in row[3:])
-    mark = hashlib.sha256(f"{node} {gpu}".encode()).hexdigest()
     labels = {
-        "gpu": gpu, "UUID": f"GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:32]}",
+        "gpu": gpu, "UUID": uuid_of(node, gpu),
         "pci_bus_id": f"00000000:{15 + 16 * gpu:02X}:00.0", "device": f"nvidia{gpu}", "modelName": name,
         "Hostname": node, "DCGM_FI_DRIVER_VERSION": "580.95.05",
     }  # fmt: skip

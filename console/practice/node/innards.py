@@ -8,6 +8,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from console.practice.node.counters import write_counters
+from console.practice.node.disks import mounts
 from console.practice.programs.mishaps import HUNG
 from console.practice.programs.nccl import BOUNDS, FACTOR, alone
 
@@ -75,6 +77,7 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
     _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
+    (proc / "mounts").write_text(mounts(place))
     (proc / "uptime").write_text(f"{_UP}.00 1000000.00\n")
     if doing == "test":
         _write_test(proc, place)
@@ -157,6 +160,7 @@ def _write_rdma(folder: Path) -> None:
         port.mkdir(parents=True)
         (port / "state").write_text("4: ACTIVE\n")
         (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+    write_counters(folder)
 
 
 def _status(place: Place, doing: str) -> str:

@@ -44,7 +44,7 @@ class Ports:
             return await asyncio.open_connection("127.0.0.1", stand_in)
         if port == exporter.PORT and (node := self._exports(namespace, pod)):
             return await self._exporter(node)
-        if port != SSH_PORT:
+        if port != SSH_PORT or not self._has_sshd(namespace, pod):
             text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
             raise ApiError(500, "InternalError", text + "connect: connection refused")
         from console.practice.node.sshd import SshServer, serve_ssh  # paramiko costs 0.1 s, and most never dial
@@ -53,9 +53,13 @@ class Ports:
         keys = partial(self._keys_let_in, namespace, pod, place)
         ours, theirs = socket.socketpair()
         host_key = await asyncio.to_thread(self._key_of_host, namespace, pod)
-        transport = serve_ssh(theirs, host_key, lambda: SshServer(self._shells, place, keys, loop))
+        transport = serve_ssh(theirs, host_key, lambda: SshServer(self._shells, self._shells.login(place), keys, loop))
         self._transports = [item for item in self._transports if item.is_active()] + [transport]
         return await asyncio.open_connection(sock=ours)
+
+    def _has_sshd(self, namespace: str, pod: str) -> bool:
+        image = self._storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
+        return self._shells.kubelets.registries.has_sshd(image)
 
     def _exports(self, namespace: str, pod: str) -> str:
         """The node whose GPUs that pod tells of; empty if it is no exporter."""

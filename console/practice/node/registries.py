@@ -25,10 +25,23 @@ STOCK = (
 """What the project's own repositories hold from the start: the image, its bytes, its age in days."""
 _BUILT = "12.9.1.010"
 _CUDA_IN_TAG = re.compile(r"cuda(\d+\.\d+\.\d+)")
-_STRICT = re.compile(r"^(?:[a-z0-9-]+-docker\.pkg\.dev|nvcr\.io)/")
-"""Registries of which all is known; images of others are there, whatever they are called."""
+BARE = "nvcr.io/nvidia/pytorch"
+"""An image without an SSH server."""
+_HUB = "docker.io"
+_ON_HUB = frozenset({"alpine", "bash", "busybox", "debian", "nginx", "python", "ubuntu"})
+"""Images of Docker Hub that are there in every version."""
+_VERSION = re.compile(r"latest|v?\d[\w.-]*")
+_SYSTEM = ("gke.gcr.io", "registry.k8s.io")
+"""Registries of what GKE itself runs: all is there."""
+_HOST = re.compile(r"(?:[a-z0-9-]+\.)*(?:gcr\.io|pkg\.dev|nvcr\.io|quay\.io|ghcr\.io|docker\.io|registry\.k8s\.io)")
+"""Registries that answer; beside them those of the public images."""
 _REFUSED = (
     'rpc error: code = {code} desc = failed to pull and unpack image "{image}": failed to resolve reference "{image}": '
+)
+_NO_HOST = 'failed to do request: Head "{address}": dial tcp: lookup {host} on 169.254.169.254:53: no such host'
+_NOT_ON_HUB = (
+    "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: "
+    "authorization failed"
 )
 
 
@@ -59,6 +72,11 @@ class Registries:
     def _found(self, name: str, mark: str) -> str | None:
         if mark in self._held.get(name, ()):
             return _BUILT
+        host, _, path = whole_name(name).partition("/")
+        if host in _SYSTEM:
+            return ""
+        if host == _HUB and path.removeprefix("library/") in _ON_HUB:
+            return "" if mark.startswith("sha256:") or _VERSION.fullmatch(mark) else None
         tags = PUBLIC.get(name)
         if tags is None or name in self.lost:
             return None
@@ -68,17 +86,36 @@ class Registries:
     def why_not(self, image: str) -> str:
         """Why a node cannot pull it, in the words of containerd; "" if it can."""
         name, mark = split(image)
-        whole = f"{name}{'@' if mark.startswith('sha256:') else ':'}{mark}"
+        full = whole_name(name)
+        host, _, path = full.partition("/")
+        whole = f"{full}{'@' if mark.startswith('sha256:') else ':'}{mark}"
+        if not (_HOST.fullmatch(host) or any(each.startswith(f"{host}/") for each in PUBLIC)):
+            address = f"https://{host}/v2/{path}/manifests/{mark}"
+            return _REFUSED.format(code="Unknown", image=whole) + _NO_HOST.format(address=address, host=host)
         if name in self.hidden:
-            host = name.partition("/")[0]
             said = (
                 f"failed to authorize: failed to fetch oauth token: unexpected status from GET request to "
                 f"https://{host}/v2/token: 403 Forbidden"
             )
             return _REFUSED.format(code="PermissionDenied", image=whole) + said
-        if (_STRICT.match(name) or name in PUBLIC) and self.cuda(image) is None:
-            return _REFUSED.format(code="NotFound", image=whole) + f"{whole}: not found"
-        return ""
+        if self._found(name, mark) is not None:
+            return ""
+        if host == _HUB and path.removeprefix("library/") not in _ON_HUB:
+            return _REFUSED.format(code="Unknown", image=whole) + _NOT_ON_HUB
+        return _REFUSED.format(code="NotFound", image=whole) + f"{whole}: not found"
+
+    @staticmethod
+    def has_sshd(image: str) -> bool:
+        """Whether an image brings an SSH server."""
+        return split(image)[0] != BARE
+
+
+def whole_name(name: str) -> str:
+    """The name of an image with its registry: "busybox" is "docker.io/library/busybox"."""
+    first, cut, _ = name.partition("/")
+    if cut and ("." in first or ":" in first or first == "localhost"):
+        return name
+    return f"{_HUB}/{name}" if cut else f"{_HUB}/library/{name}"
 
 
 def split(image: str) -> tuple[str, str]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _NOT_FOUND = 127
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _KEPT = ("TERM", "LANG", "LC_ALL")
+_LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
+"""What a session has that sshd starts, of the variables of the container or of this practice."""
+_LAUNCHER = "launchers/run.sh"
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Shells:
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
             write_standins(folder, run.place, self.host_keys.public(namespace, pod))
+            if any(part.endswith(_LAUNCHER) for part in run.place.argv):
+                _share_environment(folder, run.place.env)
         write_state(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -75,6 +80,16 @@ class Shells:
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
         return ShellPlace(folder, env, run.guests)
+
+    @staticmethod
+    def login(place: ShellPlace) -> ShellPlace:
+        """Where a session of sshd runs: of the container's environment it has only what ~/.ssh/environment says."""
+        env = {name: place.env[name] for name in _LOGIN if name in place.env}
+        env |= {"LOGNAME": "root", "SHELL": "/bin/bash"}
+        with contextlib.suppress(FileNotFoundError):
+            lines = (place.folder / ".ssh" / "environment").read_text().splitlines()
+            env |= {name: value for name, cut, value in (line.partition("=") for line in lines) if cut}
+        return replace(place, env=env)
 
     def _tmux_folder(self, folder: Path) -> Path:
         """Where a pod's tmux has its socket: a short path, for sockets may have no long one."""
@@ -172,6 +187,15 @@ class Shells:
         _end(process)
         await process.wait()
         self._processes.discard(process)
+
+
+def _share_environment(folder: Path, env: dict[str, str]) -> None:
+    """Do as the launchers do: sshd gives the job's environment to what it starts, but for values of several lines."""
+    private = folder / ".ssh"
+    private.mkdir(mode=0o700)
+    lines = (f"{name}={value}\n" for name, value in env.items() if "\n" not in value and name not in ("HOME", "PATH"))
+    (private / "environment").write_text("".join(lines))
+    (private / "environment").chmod(0o600)
 
 
 def _is_shell(argv: list[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from console.practice.node.shell import ShellPlace, Shells
 
 _BUFFER = 32768
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.CRITICAL)  # whoever only knocks, as a port scan does, is no news
 CONNECT = 5.0
 """Seconds a port of the pod has to answer."""
 
@@ -146,6 +149,7 @@ def serve_ssh(
     """Speak SSH on a connected socket; return the transport, which lives until one side ends it."""
     transport = paramiko.Transport(connection)
     transport.local_version = "SSH-2.0-a4_practice"
+    transport.set_log_channel(_LOG.name)
     transport.add_server_key(host_key)
     server = make_server()
     transport.set_subsystem_handler("sftp", Sftp, PodFiles, server.folder)

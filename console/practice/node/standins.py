@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.practice.node.counters import counter_scripts, nvlink_case
+from console.practice.node.dressing import programs, write_root
 from console.practice.node.innards import (
     FIRST_PID,
     ranks_of,
@@ -25,17 +28,28 @@ if TYPE_CHECKING:
 
 _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
+mode=table program=
 case "$*" in
-    *--query-gpu*clocks*)
-        exec awk -v fields="$*" -v doing="$(cat {state})" -v gpus={gpus} -v stuck={stuck} -v seed={rank} \\
-            -v sick="$(cat {sick})" -f {live} ;;
+    *topo*)
+        echo "practice cluster: a recording on 8 x NVIDIA H200" >&2
+        exec cat {topo} ;;
+    *--query-gpu*) mode=csv ;;
+    *-L*|*--list-gpus*) mode=list ;;
+    *-pm*) exit 0 ;;
+    {nvlink}
 esac
-echo "practice cluster: a recording on 8 x NVIDIA H200 at rest" >&2
 case "$*" in
-    *topo*) exec cat {topo} ;;
-    *--query-gpu*|*-L*) exec cat {csv} ;;
-    *) exec cat {table} ;;
+    *--query-gpu*clocks*) ;;
+    *) echo "practice cluster: these readings are made up; no GPU is behind them" >&2 ;;
 esac
+doing="$(cat {state})"
+case "$doing" in
+    idle) ;;
+    test) program={test} ;;
+    *) program=/usr/bin/python3 ;;
+esac
+exec awk -v mode="$mode" -v fields="$*" -v doing="$doing" -v gpus={gpus} -v stuck={stuck} -v seed={rank} \\
+    -v sick="$(cat {sick})" -v program="$program" -v first={first} -v uuids={uuids} -f {live}
 """
 
 _PS = """#!/bin/sh
@@ -171,9 +185,19 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     stacks, flame = (shlex.quote(str(_DATA / name)) for name in ("pyspy_", "pyspy"))
     stuck = FIRST_PID + stuck_gpu(place)
     files = {key: shlex.quote(str(_DATA / f"nvidia_smi{end}")) for key, end in _ENDINGS.items()}
+    node = (place.pod.get("spec") or {}).get("nodeName", "")
     scripts = {
         "nvidia-smi": _SMI.format(
-            **files, state=state, sick=sick, gpus=place.gpus, stuck=stuck_gpu(place), rank=place.rank
+            **files,
+            nvlink=nvlink_case(bin_folder),
+            state=state,
+            sick=sick,
+            gpus=place.gpus,
+            stuck=stuck_gpu(place),
+            rank=place.rank,
+            first=FIRST_PID,
+            uuids=",".join(uuid_of(node, gpu) for gpu in range(place.gpus)),
+            test=shlex.quote(test_words(place)[0]),
         ),
         "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
         "nc": _NC.format(state=state),
@@ -191,11 +215,20 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
+        **programs(folder, place),
+        **counter_scripts(state, place.gpus, place.nodes),
     }
     for name, text in scripts.items():
         path = bin_folder / name
         path.write_text(text)
         path.chmod(0o755)
+    write_root(folder, place)
 
 
-_ENDINGS = {"table": ".txt", "csv": "_csv.txt", "topo": "_topo.txt", "live": ".awk"}
+def uuid_of(node: str, gpu: int) -> str:
+    """Return the name that a GPU of a node has for the driver."""
+    mark = hashlib.sha256(f"{node} {gpu}".encode()).hexdigest()
+    return f"GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:32]}"
+
+
+_ENDINGS = {"topo": "_topo.txt", "live": ".awk"}

@@ -1,7 +1,4 @@
-"""The objects of the practice cluster: one place that reads, writes, counts versions and tells who listens.
-
-Over 300 lines, because whatever is written is counted, kept for watches and told at once, in one state.
-"""
+"""The objects of the practice cluster: one place that reads, writes, counts versions and tells who listens."""
 
 from __future__ import annotations
 

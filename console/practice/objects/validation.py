@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from console.practice.objects import resources as kinds
 from console.practice.objects.refusal import Cause, Object, invalid
@@ -85,21 +85,6 @@ def _label_causes(meta: Object) -> Iterator[Cause]:
 def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:
     if resource is kinds.NODES:
         yield from _taint_causes(obj.get("spec", {}).get("taints") or [])
-    for path, spec in _pod_specs(resource, obj):
-        if resource.custom:
-            continue
-        containers = spec.get("containers") or []
-        if not containers:
-            yield Cause(f"{path}.containers", "Required value", "FieldValueRequired")
-        for at, container in enumerate(containers):
-            yield from _container_causes(f"{path}.containers[{at}]", container)
-        if resource is kinds.JOBS and spec.get("restartPolicy") not in ("OnFailure", "Never"):
-            given = spec.get("restartPolicy") or ""
-            text = f'Unsupported value: "{given}": supported values: "OnFailure", "Never"'
-            if not given:
-                text = 'Required value: valid values: "OnFailure", "Never"'
-            reason = "FieldValueNotSupported" if given else "FieldValueRequired"
-            yield Cause(f"{path}.restartPolicy", text, reason)
 
 
 def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
@@ -107,16 +92,6 @@ def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
         for name in ("key", "effect"):
             if not taint.get(name):
                 yield Cause(f"spec.taints[{at}].{name}", "Required value", "FieldValueRequired")
-
-
-def _container_causes(path: str, container: Object) -> Iterator[Cause]:
-    name = container.get("name") or ""
-    if not name:
-        yield Cause(f"{path}.name", "Required value", "FieldValueRequired")
-    elif not _LABEL.fullmatch(name):
-        yield _wrong(f"{path}.name", name, _LABEL_TEXT)
-    if not container.get("image"):
-        yield Cause(f"{path}.image", "Required value", "FieldValueRequired")
 
 
 def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[Cause]:
@@ -142,25 +117,6 @@ def _fixed(spec: Object) -> Object:
         if kept.get(group):
             kept[group] = [{**container, "image": ""} for container in kept[group]]
     return kept
-
-
-def _pod_specs(resource: Resource, obj: Object) -> Iterator[tuple[str, Object]]:
-    """Yield every pod spec in an object, with its path."""
-    spec = obj.get("spec") or {}
-    if resource is kinds.PODS:
-        yield "spec", spec
-    elif resource is kinds.JOBS:
-        yield "spec.template.spec", _inside(spec, "template", "spec")
-    elif resource is kinds.JOBSETS:
-        for at, job in enumerate(spec.get("replicatedJobs") or []):
-            path = f"spec.replicatedJobs[{at}].template.spec.template.spec"
-            yield path, _inside(job, "template", "spec", "template", "spec")
-
-
-def _inside(place: Any, *path: str) -> Object:
-    for key in path:
-        place = place.get(key) if isinstance(place, dict) else None
-    return place if isinstance(place, dict) else {}
 
 
 def _wrong(field: str, value: str, text: str) -> Cause:

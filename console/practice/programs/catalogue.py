@@ -4,59 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.practice.programs import ddp, megatron, nccl, plain, recipes, stages
-from console.practice.programs.stages import staged
+from console.practice.programs import megatron, nccl, plain, recipes, stages
+from console.practice.programs.faults import TRAINING, complaints_of, work_of
+from console.practice.programs.recordings import launchers
+from console.practice.programs.script import Say
 
 if TYPE_CHECKING:
-    from console.practice.programs.script import Program
+    from collections.abc import Iterator
 
-_TRAINING = ("SKIP_CLONE_REPO", "SKIP_DOWNLOAD_DATA", "SKIP_CHECKPOINT_CONVERSION", "SKIP_TRAINING")
-_FROM_IMAGE = ("SKIP_ENV_SETUP", *_TRAINING)
-_QWEN3_NEXT = staged(
-    stages.environment, stages.clone, stages.download, stages.sync, stages.convert, megatron.train, megatron.train_json,
-    keep=_FROM_IMAGE,
-)  # fmt: skip
-_JSON = staged(stages.clone, stages.download, stages.sync, stages.convert, megatron.train, keep=_TRAINING)
-_SWIFT = staged(stages.megatron_core, stages.sync, megatron.train_swift)
-_BODIES: dict[str, Program] = {
-    "nccl-all-reduce": nccl.all_reduce,
-    "connectivity": nccl.connectivity,
-    "nccl-one-pod": nccl.one_pod,
-    "ddp-smoke": ddp.smoke_test,
-    "interactive": recipes.interactive,
-    "qwen3-30b-pretrain-pai": _JSON,
-    "qwen3-30b-pretrain": staged(
-        stages.environment, stages.clone, stages.download, stages.sync, stages.convert, megatron.train,
-        keep=_FROM_IMAGE,
-    ),
-    "qwen3-next-pretrain": _QWEN3_NEXT,
-    "qwen3-next-lustre": _QWEN3_NEXT,
-    "qwen3-next-sft": staged(
-        stages.environment, stages.clone, stages.download, stages.build_data, stages.sync, stages.convert,
-        megatron.train, megatron.train_json,
-        keep=("SKIP_DATA_BUILD", *_FROM_IMAGE),
-    ),
-    "qwen3-next-sft-json": staged(
-        stages.environment, stages.clone, stages.download, stages.sync, stages.convert, megatron.train,
-        keep=_FROM_IMAGE,
-    ),
-    "qwen3-sft": staged(
-        stages.clone, stages.download, stages.build_data, stages.sync, stages.convert, megatron.train,
-        keep=("SKIP_DATA_BUILD", *_TRAINING),
-    ),
-    "qwen3-sft-json": _JSON,
-    "qwen3-to-mcore": staged(stages.clone, stages.sync, stages.convert_always),
-    "qwen3-to-hf": staged(stages.clone, stages.sync, stages.convert_always),
-    "qwen3-next-to-mcore": staged(stages.environment, stages.clone, stages.sync, stages.convert_always),
-    "qwen3-download": staged(stages.clone, stages.download),
-    "qwen3-eval": staged(stages.clone, stages.download, stages.harness, stages.evaluate),
-    "swift-export": staged(stages.megatron_core, stages.sync, stages.export),
-    "swift-dpo": _SWIFT,
-    "swift-dpo-multinode": _SWIFT,
-    "swift-sft": _SWIFT,
-    "own-script": staged(stages.script),
-}  # fmt: skip
-RECIPES: dict[str, Program] = {name: recipes.launched(name, body) for name, body in _BODIES.items()}
+    from console.practice.programs.script import Place, Program, Step
+
+_PROGRAMS = {
+    **stages.PROGRAMS,
+    "all_reduce_perf": nccl.measure,
+    "run_mcore_qwen3.sh": megatron.train,
+    "megatron rlhf": megatron.train_swift,
+    "megatron sft": megatron.train_swift,
+}
+RECIPES: dict[str, Program] = {name: recipes.launched(name, _PROGRAMS) for name in launchers()["recipes"]}
 
 
 def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
@@ -65,5 +30,17 @@ def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
         return plain.installer
     recipe = RECIPES.get(env.get("A4_RECIPE", ""))
     if recipe is not None and any("launchers/run.sh" in part for part in argv):
-        return recipe
+        return _warned(env["A4_RECIPE"], recipe)
     return plain.command
+
+
+def _warned(name: str, recipe: Program) -> Program:
+    """Say first which of the faults that the job is told to have will not happen."""
+
+    def program(place: Place) -> Iterator[Step]:
+        work = TRAINING if stages.own_script_trains(place) else work_of(name)
+        for why in complaints_of(place, work):
+            yield Say(f"practice cluster: {why}")
+        yield from recipe(place)
+
+    return program

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from console.practice.programs.faults import pace
 from console.practice.programs.mishaps import mishap
-from console.practice.programs.recipes import steps_of
 from console.practice.programs.recordings import lines
 from console.practice.programs.script import Meet, Say, Wait
 
@@ -21,9 +20,7 @@ _RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; the n
 
 def smoke_test(place: Place) -> Iterator[Step]:
     """One all_reduce: every rank names its device, rank 0 compares the sum."""
-    steps, ranks = steps_of(place), place.nodes * place.gpus
-    yield steps.begin("ddp")
-    began = place.now()
+    ranks = place.nodes * place.gpus
     yield Say(_RECORDED)
     for line in lines("ddp_smoke_h200x4.txt")[:4]:
         yield Say(line)
@@ -38,7 +35,6 @@ def smoke_test(place: Place) -> Iterator[Step]:
     if place.rank == 0:
         total = ranks * (ranks - 1) / 2
         yield Say(f"expected sum {total}, actual sum {total}: PASSED on {ranks} GPUs")
-    yield steps.done("ddp", place.now() - began)
 
 
 def training(place: Place) -> Iterator[Step]:

@@ -14,7 +14,6 @@ from console.practice.programs.script import Exit, Meet, Say, Wait
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from console.practice.programs.recipes import Steps
     from console.practice.programs.script import Place, Step
 
 _STEP_SECONDS = 2.8
@@ -29,47 +28,38 @@ Line = Callable[["Place", int, int, float, float | None], str]
 """How one iteration is printed: number, total, seconds, loss (None for NaN)."""
 
 
-def train(place: Place, steps: Steps) -> Iterator[Step]:
+def train(place: Place) -> Iterator[Step]:
     """Rank 0 starts up aloud, the last rank prints the iterations, the others their NCCL lines."""
-    if place.env.get("SKIP_TRAINING") == "true":
-        yield steps.skip("train", "SKIP_TRAINING=true")
-        return
-    yield from _training(place, steps, "train", int(place.env.get("A4_TRAIN_ITERATIONS", "10000")), _line)
+    # Fine-tuning on JSON data may follow on the other training.
+    again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
+    place.room.facts["trainings"][place.rank].append("train started")
+    total = 10000 if again else int(place.env.get("A4_TRAIN_ITERATIONS", "10000"))
+    yield from _training(place, "train-json" if again else "train", total, _line)
 
 
-def train_json(place: Place, steps: Steps) -> Iterator[Step]:
-    """Fine-tune on JSON data after the other training, when that was asked for."""
-    if place.env.get("SKIP_TRAINING") != "true" and place.env.get("USE_JSON_SFT") == "true":
-        yield from _training(place, steps, "train-json", 10000, _line)
-
-
-def train_swift(place: Place, steps: Steps) -> Iterator[Step]:
+def train_swift(place: Place) -> Iterator[Step]:
     """Train as ms-swift does, whose version decides how a line looks; how long an epoch is, is made up."""
     newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
     total = 100 * int(place.env.get("A4_SWIFT_EPOCHS", "1"))
-    yield from _training(place, steps, "train", total, _swift_4_line if newer else _swift_line)
+    yield from _training(place, "train", total, _swift_4_line if newer else _swift_line)
 
 
-def _training(place: Place, steps: Steps, name: str, total: int, line: Line) -> Iterator[Step]:
-    yield steps.begin(name)
+def _training(place: Place, name: str, total: int, line: Line) -> Iterator[Step]:
     yield Say(_MADE_UP)
-    if "A4_OUTPUT_BASEPATH" in place.env:
-        yield Say(f"{total} iterations of {batch(place)} samples, results in {place.env['A4_OUTPUT_BASEPATH']}")
     yield from _start_up(place)
     place.room.post(f"{name} started {place.rank}")
     for index in range(place.nodes):
         yield Meet(f"{name} started {index}")
-    began = place.now()
+    over = f"{name} ended"
     if place.rank != place.nodes - 1:
-        yield from _quiet(place, f"{name} over")
-    else:
-        for step in _iterations(place, total, line):
-            if isinstance(step, Exit):
-                place.room.post(f"{name} over", step.code)
-            yield step
-        place.room.post(f"{name} over", 0)
-        yield Say(f"[exiting program at iteration {total}] datetime: {_date(place.now())}")
-    yield steps.done(name, place.now() - began)
+        yield from _quiet(place, over)
+        return
+    for step in _iterations(place, total, line):
+        if isinstance(step, Exit):
+            place.room.post(over, step.code)
+        yield step
+    place.room.post(over, 0)
+    yield Say(f"[exiting program at iteration {total}] datetime: {_date(place.now())}")
 
 
 def batch(place: Place) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.practice.programs import worked_out
 from console.practice.programs.faults import fault_at, faults, pace, tests
 from console.practice.programs.mishaps import HUNG
-from console.practice.programs.recipes import steps_of, workers
+from console.practice.programs.recipes import workers
 from console.practice.programs.recordings import (
     NCCL_FILE,
     NCCL_SOURCE,
@@ -16,7 +16,7 @@ from console.practice.programs.recordings import (
     all_reduce_rows,
     lines,
 )
-from console.practice.programs.script import Exit, Meet, Say, Wait
+from console.practice.programs.script import Exit, Say, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,52 +42,9 @@ def alone(place: Place) -> bool:
     return place.env.get("A4_RECIPE") == "nccl-one-pod"
 
 
-def connectivity(place: Place) -> Iterator[Step]:
-    """One process per GPU names its node."""
-    yield from _wait_for_index_0(place)
-    yield from _connectivity(place)
-    place.room.post("exit code", 0)
-
-
-def all_reduce(place: Place) -> Iterator[Step]:
-    """Rank 0 prints; the others wait for it and end with its code."""
-    yield from _wait_for_index_0(place)
-    yield from _connectivity(place)
-    code = 0
-    for step in _measure(place, workers(place)):
-        if isinstance(step, Exit):
-            code = step.code
-            break
-        yield step
-    place.room.post("exit code", code)
-    yield Exit(code)
-
-
-def one_pod(place: Place) -> Iterator[Step]:
-    """Every pod measures its own GPUs."""
-    yield from _measure(place, workers(place)[:1])
-
-
-def _wait_for_index_0(place: Place) -> Iterator[Step]:
-    if place.rank:
-        yield Say("waiting for index 0")
-        yield Meet("exit code")
-        yield Exit(int(place.room.facts["exit code"]))
-
-
-def _connectivity(place: Place) -> Iterator[Step]:
-    hosts = [Say(name) for name in workers(place) for _ in range(place.gpus)]
-    yield from steps_of(place).run("connectivity", Wait(1.0), *hosts)
-
-
-def _measure(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
-    steps, began = steps_of(place), place.now()
-    yield steps.begin("all-reduce")
-    for step in _tables(place, hosts):
-        if isinstance(step, Exit):
-            yield steps.failed("all-reduce", step.code)
-        yield step
-    yield steps.done("all-reduce", place.now() - began)
+def measure(place: Place) -> Iterator[Step]:
+    """Print the tables of one run of all_reduce_perf: of all pods, or of this one's GPUs alone."""
+    yield from _tables(place, workers(place)[:1] if alone(place) else workers(place))
 
 
 def _tables(place: Place, hosts: Sequence[str]) -> Iterator[Step]:

@@ -1,17 +1,25 @@
-"""The launchers of the recipes: the same steps, lines and exit codes, with pauses instead of work."""
+"""The launchers of the recipes as they were recorded: steps, lines and exit codes, with pauses instead of work."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from console.practice.programs.recordings import launchers
 from console.practice.programs.script import Exit, Meet, Say, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from console.practice.programs.script import Place, Program, Step
 
+    Imitation = Callable[[Place], Iterator[Step]]
+
 _FOREVER = 10.0**8
+_SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0}
+"""How long steps take in which no imitated program takes its time."""
+_VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
 class Steps:
@@ -21,16 +29,6 @@ class Steps:
         self._number = 0
         self.open = ""
         """The step that has begun and not ended."""
-
-    def run(self, name: str, *inside: Step) -> Iterator[Step]:
-        """Do one step: its line, what it prints and waits for, and how long that took."""
-        yield self.begin(name)
-        seconds = 0.0
-        for step in inside:
-            if isinstance(step, Wait):
-                seconds += step.seconds
-            yield step
-        yield self.done(name, seconds)
 
     def begin(self, name: str) -> Say:
         """Return the first line of a step that ends by itself."""
@@ -54,24 +52,23 @@ class Steps:
         return Say(f"step {self._number} {name}: skip: {why}")
 
 
-def launched(recipe: str, body: Program) -> Program:
-    """Return the program of a pod that the chart starts: prepare, run the recipe, end with its code."""
+def launched(recipe: str, programs: Mapping[str, Imitation]) -> Program:
+    """Return the program of a pod that the chart starts: the recorded steps, with imitations of what ran in them."""
 
     def program(place: Place) -> Iterator[Step]:
-        index, nodes = place.rank, place.nodes
-        yield Say(f"pod {place.env.get('HOSTNAME', '')}, index {index} of {nodes}, recipe {recipe}")
         steps = Steps()
-        yield from _prepare(place, steps)
+        place.room.facts.setdefault("steps", {})[place.rank] = steps
         code, reason = 0, ""
-        place.room.facts.setdefault("steps", {})[index] = steps
-        for step in body(place):
+        for step in _recorded(recipe, place, steps, programs):
             if isinstance(step, Exit):
                 code, reason = step.code, step.reason
                 if code and steps.open and not reason:
                     yield steps.failed(steps.open, code)
                 break
             yield step
-        if place.env.get("SLEEP_INFINITY") == "true" and not reason:
+        if not place.rank and not reason:
+            place.room.post("exit code", code)
+        if not reason and (place.env.get("SLEEP_INFINITY") == "true" or _has_nothing_to_do(recipe, place)):
             yield Say(f"{recipe} ended with exit code {code}; the pod is kept until the job is stopped")
             yield Wait(_FOREVER)
         if not reason:
@@ -81,43 +78,103 @@ def launched(recipe: str, body: Program) -> Program:
     return program
 
 
-def steps_of(place: Place) -> Steps:
-    """Return the step counter of this pod, which goes on from the preparation."""
-    found: Steps = place.room.facts["steps"][place.rank]
-    return found
-
-
-def interactive(place: Place) -> Iterator[Step]:
-    """Nothing runs; the pod waits for shells."""
-    if place.rank == 0:
-        yield Say("ready: open a shell in this pod; mpirun takes --hostfile /etc/job-worker-services.txt")
-    else:
-        yield Say("ready: open a shell in this pod, or reach it from index 0 through ssh")
-
-
 def workers(place: Place) -> list[str]:
     """Return the host names of all pods of the job, in order."""
     prefix, domain = place.env.get("HOSTNAME_PREFIX", ""), place.env.get("DOMAIN_NAME", "")
     return [f"{prefix}0-{index}.{domain}" for index in range(place.nodes)]
 
 
-def _prepare(place: Place, steps: Steps) -> Iterator[Step]:
-    said = Say("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
-    yield from steps.run("libraries", said, Wait(0.6))
-    yield from steps.run("gpus", Say(f"{place.gpus} GPUs, {place.gpus} asked for"), Wait(0.5))
-    yield from steps.run("ssh", Say("sshd listens on port 2222"), Wait(0.4))
-    place.room.post(f"sshd {place.rank}")
-    if place.rank:
-        for name in ("discovery", "order", "hostfile"):
-            yield steps.skip(name, "index 0 does this")
-        return
-    names = workers(place)
-    yield steps.begin("discovery")
-    began = place.now()
-    for index, name in enumerate(names):
-        yield Meet(f"sshd {index}")
-        yield Wait(0.2)
-        yield Say(f"pong from {name}")
-    yield steps.done("discovery", place.now() - began)
-    yield from steps.run("order", *(Say(f"/practice/{at:04d} {name}") for at, name in enumerate(names)), Wait(0.3))
-    yield from steps.run("hostfile", *(Say(f"{name} slots={place.gpus}") for name in names))
+def _has_nothing_to_do(recipe: str, place: Place) -> bool:
+    """Whether every step of the recipe that can be skipped is: its pods are for shells."""
+    skips = launchers()["recipes"][recipe].get("skips")
+    return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
+
+
+def _recorded(recipe: str, place: Place, steps: Steps, programs: Mapping[str, Imitation]) -> Iterator[Step]:
+    known = launchers()["recipes"][recipe]
+    skips = {**_skips(), **known.get("skips", {})}
+    for section in known["other" if place.rank else "first"]:
+        name = section.get("step", "")
+        switch = next((one for one, step in skips.items() if step == name and place.env.get(one) == "true"), "")
+        if switch:
+            yield steps.skip(name, f"{switch}=true")
+        elif "skip" in section:
+            yield steps.skip(name, section["skip"])
+        elif name == "order" and not place.env.get("A4_PLACED_BY"):
+            yield from _section(launchers()["unqueued"], place, steps, programs)
+        else:
+            yield from _section(section, place, steps, programs)
+        if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
+            yield from _section(known["json"], place, steps, programs)
+
+
+@cache
+def _skips() -> dict[str, str]:
+    """Switches and their steps, of the recipes that were seen with all of them on; others have the same first steps."""
+    found: dict[str, str] = {}
+    for recipe in launchers()["recipes"].values():
+        found |= {switch: step for switch, step in recipe.get("skips", {}).items() if step in ("clone", "download")}
+    return found
+
+
+def _section(
+    section: Mapping[str, Any], place: Place, steps: Steps, programs: Mapping[str, Imitation]
+) -> Iterator[Step]:
+    name, began = section.get("step", ""), place.now()
+    if name:
+        yield steps.begin(name)
+    if name == "libraries":
+        yield Say("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
+    for event in section["prints"]:
+        if "ran" in event:
+            yield from programs.get(event["ran"], _not_known(event["ran"]))(place)
+        elif "each" in event:
+            yield from _each(event, place)
+        else:
+            yield Say(_filled(event["say"], place.env | {"ARGUMENTS": _arguments(place)}))
+            yield from _waits(event["say"], name, place)
+    yield Wait(_SECONDS.get(name, 0.0))
+    if name == "ssh":
+        place.room.post(f"sshd {place.rank}")
+    elif name and not place.rank:
+        place.room.post(f"{name} over")
+    if name:
+        yield steps.done(name, place.now() - began)
+
+
+def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
+    """Wait where the launcher does: for being found, for the same step of index 0, or for its end."""
+    if line == "waiting for index 0":
+        yield Meet(f"found {place.rank}" if step == "discovery" else f"{step} over")
+    elif line == "waiting for index 0 to end":
+        yield Meet("exit code")
+        yield Exit(int(place.room.facts["exit code"]))
+
+
+def _each(event: Mapping[str, str], place: Place) -> Iterator[Step]:
+    """Print a line for each pod; index 0 finds the others as soon as their sshd is there."""
+    for index, name in enumerate(workers(place)):
+        text = _filled(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
+        if text.startswith("pong"):
+            yield Meet(f"sshd {index}")
+            yield Wait(0.2)
+            place.room.post(f"found {index}")
+        for _ in range(int(_filled(event.get("times", "1"), place.env))):
+            yield Say(text)
+
+
+def _arguments(place: Place) -> str:
+    """What the chart passes on to a person's own script."""
+    launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
+    return " ".join(place.argv[launcher + 1 :])
+
+
+def _filled(text: str, env: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda name: env.get(name[1], ""), text)
+
+
+def _not_known(program: str) -> Imitation:
+    def imitation(place: Place) -> Iterator[Step]:
+        yield Say(f"practice cluster: {program} is not run")
+
+    return imitation

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _DATA = Path(__file__).parent.parent / "data"
+LAUNCHER_FILE = "launcher_steps.json"
+"""What the launchers do, step by step; `make rehearsal` writes it."""
 NCCL_FILE = "nccl_all_reduce_h200x4.txt"
 NCCL_SOURCE = "4 x NVIDIA H200 of one machine"
+
+
+def data_file(name: str) -> Path:
+    """Return where a recording is."""
+    return _DATA / name
+
+
+@cache
+def launchers() -> dict[str, Any]:
+    """Return the recorded steps of all launchers."""
+    found: dict[str, Any] = json.loads(data_file(LAUNCHER_FILE).read_text())
+    return found
 
 
 @cache

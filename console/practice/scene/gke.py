@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from console.practice.controllers.objects import is_true
 from console.practice.objects.resources import (
     CSIDRIVERS,
     DAEMONSETS,
@@ -12,8 +13,10 @@ from console.practice.objects.resources import (
     NAMESPACES,
     NETWORKS,
     NODES,
+    PODS,
     SERVICEACCOUNTS,
 )
+from console.practice.scene.machines import FABRIC, RDMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +41,6 @@ _AGENTS = (
     ("kube-system", "nvidia-gpu-device-plugin", "gke.gcr.io/nvidia-gpu-device-plugin:v1.0.24-gke.11", _GPU_NODES),
     (MANAGED, EXPORTER, "gke.gcr.io/dcgm-exporter:4.4.1-4.6.0-gke.17", _GPU_NODES),
 )
-RDMA = tuple(f"rdma-{index}" for index in range(8))
-"""The networks of the eight network cards beside the GPUs."""
 
 
 def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
@@ -56,7 +57,7 @@ def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Ob
 
 
 def exporters(storage: Storage) -> Iterator[Object]:
-    """Yield the pods of the DCGM exporter, one for each node with GPUs, if the cluster has it."""
+    """Yield the pods of the DCGM exporter, if the cluster has it: for nodes with GPUs that are ready and have none."""
     owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
     if owner is None:
         return
@@ -66,14 +67,26 @@ def exporters(storage: Storage) -> Iterator[Object]:
     ports = [{"name": "metrics", "containerPort": 9400}]
     meta = {"generateName": f"{EXPORTER}-", "namespace": MANAGED, "ownerReferences": [reference],
             "labels": {"app.kubernetes.io/name": "gke-managed-dcgm-exporter"}}  # fmt: skip
+    there = {
+        pod["spec"].get("nodeName")
+        for pod in storage.list(PODS, MANAGED)
+        if pod["metadata"]["generateName"] == meta["generateName"]
+    }
     for node in storage.list(NODES):
-        if node["status"]["capacity"].get("nvidia.com/gpu"):
+        new = node["metadata"]["name"] not in there and is_true(node, "Ready")
+        if new and node["status"]["capacity"].get("nvidia.com/gpu"):
             spec = {
                 "containers": [{"name": EXPORTER, "image": image, "command": ["sleep", "infinity"], "ports": ports}],
                 "nodeName": node["metadata"]["name"], "tolerations": [{"operator": "Exists"}],
                 "priorityClassName": "system-node-critical",
             }  # fmt: skip
             yield {"metadata": meta, "spec": spec}
+
+
+def start_exporters(storage: Storage) -> None:
+    """Start the exporter on machines that are ready and have none, as a DaemonSet does."""
+    for pod in list(exporters(storage)):
+        storage.create(PODS, pod)
 
 
 def install(storage: Storage, driver: str) -> None:
@@ -123,7 +136,7 @@ def _deployment(namespace: str, name: str, image: str) -> Object:
 def _networks() -> Iterator[tuple[Resource, Object]]:
     ready = {"type": "Ready", "status": "True", "reason": "GNPParamsReady", "message": ""}
     yield NETWORKS, {"metadata": {"name": "default"}, "spec": {"type": "L3"}, "status": {"conditions": [ready]}}
-    for name in ("gvnic-1", *RDMA):
+    for name in FABRIC:
         reference = {"group": "networking.gke.io", "kind": "GKENetworkParamSet", "name": name}
         yield (
             NETWORKS,

@@ -18,6 +18,7 @@ from console.practice.objects.resources import (
     NODES,
     RESOURCEFLAVORS,
     TOPOLOGIES,
+    WORKLOADPRIORITYCLASSES,
 )
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ _CLUSTER: dict[str, Callable[[Storage], None]] = {
     "P28": _wall,
     "P29": _without("cloud.google.com/gke-ephemeral-storage-local-ssd"),
     "P34": _taken,
+    "P36": _gone(WORKLOADPRIORITYCLASSES, "", "high"),
 }
 BY_ITSELF = frozenset({"P20"})
 """Missing from the start: the Filestore CSI driver is an add-on that the practice cluster does not have."""

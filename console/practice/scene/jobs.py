@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from getpass import getuser
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"
 _OURS = "a4.console/"
+YOU = "you"
+"""Owner of the jobs that belong to whoever practises."""
 _ALREADY_THERE = {
     "SKIP_ENV_SETUP": "true",
     "SKIP_CLONE_REPO": "true",
@@ -43,6 +47,10 @@ class Job:
     backoff: int = 0
 
 
+def _label(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:63].strip("-._")
+
+
 def build_jobset(job: Job) -> Object:
     """Return the JobSet, as the chart would render it without Helm's own marks."""
     nodes, gpus = max(1, job.gpus // 8), min(8, job.gpus)
@@ -51,7 +59,7 @@ def build_jobset(job: Job) -> Object:
         "app.kubernetes.io/instance": job.name,
         "app.kubernetes.io/component": "workload",
         f"{_OURS}recipe": job.recipe,
-        f"{_OURS}owner": job.owner,
+        f"{_OURS}owner": _label(getuser()) if job.owner == YOU else job.owner,
     }
     kind, level = job.topology
     notes = {

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.practice.admission.networks import resources_of
 from console.practice.clock import stamp
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
 FLEX_POOL = "a4-flex"
 """A pool whose machines come only when they are asked for: none at the opening."""
+RDMA = tuple(f"rdma-{index}" for index in range(8))
+"""The networks of the eight network cards beside the GPUs of an A4."""
+FABRIC = ("gvnic-1", *RDMA)
+"""All networks of an A4 beside that of its pods."""
 _GKE = "cloud.google.com/"
 _ZONE, _REGION = "us-central1-b", "us-central1"
 _VERSION = "v1.35.1-gke.1396002"
@@ -164,6 +169,8 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
     if gpus:
         capacity = {"cpu": "224", "memory": "3968Gi", "ephemeral-storage": "12000Gi", "pods": "110"}
         capacity["nvidia.com/gpu"] = "8"
+        for network in FABRIC:
+            capacity |= dict.fromkeys(resources_of(network), "1")
         allocatable = {**capacity, "cpu": "223370m", "memory": "3881Gi", "ephemeral-storage": "11000Gi"}
     return {
         "addresses": [
@@ -189,8 +196,23 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
     }
 
 
+def make_ready(node: Object, now: float) -> None:
+    """Let a machine that starts become ready: its network is up."""
+    changed = {each["type"]: each for each in _conditions(now, now, ready=True)}
+    for found in node["status"]["conditions"]:
+        new = changed[found["type"]]
+        if found["status"] != new["status"]:
+            found |= {**new, "lastTransitionTime": stamp(now)}
+        found["lastHeartbeatTime"] = stamp(now)
+
+
 def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
+    """Return the conditions of a machine that came up, or that starts: it was never ready, and has no network yet."""
+    route = ("False", "RouteCreated", "NodeController create implicit route")
     found = [
+        ("NetworkUnavailable", *(route if ready else ("True", "NoRouteCreated", "Node created without a route"))),
+    ]
+    found += [
         (kind, "False", f"KubeletHas{reason}", f"kubelet has {words}")
         for kind, reason, words in (
             ("MemoryPressure", "SufficientMemory", "sufficient memory available"),
@@ -211,7 +233,7 @@ def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
             "reason": reason,
             "message": text,
             "lastHeartbeatTime": stamp(now),
-            "lastTransitionTime": stamp(born + 45),
+            "lastTransitionTime": stamp(born + 45 if ready else born),
         }
         for kind, status, reason, text in found
     ]

@@ -9,9 +9,9 @@ from console.practice.clock import stamp
 from console.practice.objects.refusal import ApiError
 from console.practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
 from console.practice.programs.stages import SCRIPT, TRAINS
-from console.practice.scene.gke import exporters, gke
+from console.practice.scene.gke import gke, start_exporters
 from console.practice.scene.jobs import Job, build_jobset
-from console.practice.scene.machines import SYSTEM_POOL, build_node, machines
+from console.practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
 from console.practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
 from console.practice.scene.volumes import volumes
 
@@ -140,8 +140,7 @@ def _start_system(storage: Storage) -> None:
         }
         meta = {"generateName": f"{name}-7d9c5b6f4-", "namespace": namespace, "labels": labels}
         storage.create(PODS, {"metadata": meta, "spec": spec})
-    for pod in exporters(storage):
-        storage.create(PODS, pod)
+    start_exporters(storage)
 
 
 def _finish_start(storage: Storage, clock: Clock) -> None:
@@ -149,14 +148,9 @@ def _finish_start(storage: Storage, clock: Clock) -> None:
     for node in storage.list(NODES):
         if any(item["type"] == "Ready" and item["status"] == "False" for item in node["status"]["conditions"]):
             storage.modify(
-                NODES, "", node["metadata"]["name"], lambda draft: _make_ready(draft, clock.now()), subresource="status"
+                NODES, "", node["metadata"]["name"], lambda draft: make_ready(draft, clock.now()), subresource="status"
             )
-
-
-def _make_ready(node: Object, now: float) -> None:
-    ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
-    ready |= {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    ready["lastTransitionTime"] = ready["lastHeartbeatTime"] = stamp(now)
+    start_exporters(storage)
 
 
 def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:

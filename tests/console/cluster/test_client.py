@@ -2,23 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig, ConsoleError, NotAllowed, NotFound, Refused, Unreachable
 from tests.apiserver import ApiServer, forbidden, status
+from tests.certificates import make_certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +33,7 @@ async def unreachable(server: str, **cluster: Any) -> ConsoleError:
 
 
 async def test_bytes_come_as_they_are() -> None:
-    async with ApiServer() as server, server.client(User(token="t")) as client:
+    async with ApiServer(secure=True) as server, server.client(User(token="t")) as client:
         assert await client.request("GET", "/version", doing="ask") == b'{"gitVersion": "v1.36.4-test"}'
         (asked,) = server.requests
         assert asked.headers["Authorization"] == "Bearer t"
@@ -146,36 +140,6 @@ async def test_a_server_that_says_nothing() -> None:
         server.handlers["/version"] = waits
         with pytest.raises(Unreachable, match="did not answer in time"):
             await client.request("GET", "/version", doing="ask", silence=0.1)
-
-
-def make_certificate(folder: Path, *, days: float) -> tuple[ssl.SSLContext, Path]:
-    """A server's TLS with a certificate that ends in so many days, and the file to trust it by."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=9))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("api.example")]), False
-        )
-        .add_extension(x509.BasicConstraints(True, None), True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    authority, pair = folder / "ca.crt", folder / "pair.pem"
-    authority.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    pair.write_bytes(authority.read_bytes() + private)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair)
-    return context, authority
 
 
 async def test_tls_with_the_authority_of_the_kubeconfig(tmp_path: Path) -> None:

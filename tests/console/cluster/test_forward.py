@@ -185,7 +185,7 @@ async def test_an_api_server_that_restarts() -> None:
 async def test_a_token_that_runs_out_in_the_middle(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    async with ApiServer() as server:
+    async with ApiServer(secure=True) as server:
         server.tokens, server.refuse[POD] = {"old"}, pod()
         server.handlers[FORWARD] = echo_port(2222)
         reach = Reach(server.login(User(token_file=str(file))))

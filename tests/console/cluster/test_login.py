@@ -144,13 +144,13 @@ async def test_a_program_that_is_not_installed_says_how_to_get_it() -> None:
     with pytest.raises(NotLoggedIn) as caught:
         await login(User(exec=spec)).headers()
     assert (caught.value.message, caught.value.hint) == (
-        "The log-in program no-such-auth-plugin of the kubeconfig is not installed.",
+        "The credential plugin no-such-auth-plugin of the kubeconfig is not installed.",
         "Get it.",
     )
 
 
 async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
-    async with ApiServer() as server:
+    async with ApiServer(secure=True) as server:
         server.tokens = {"secret-2"}
         async with server.client(User(exec=giving(tmp_path))) as client:
             assert await client.request("GET", "/version", doing="ask")
@@ -160,7 +160,7 @@ async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
 async def test_requests_refused_together_renew_once(tmp_path: Path) -> None:
     import asyncio
 
-    async with ApiServer() as server:
+    async with ApiServer(secure=True) as server:
         server.tokens = {"secret-2"}
         async with server.client(User(exec=giving(tmp_path))) as client:
             await asyncio.gather(*(client.request("GET", "/version", doing="ask") for _ in range(5)))

@@ -348,7 +348,7 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
         stream = LogStream(client, Wanted("default", "p", "main"), restarts=0, backoff=QUICK)
         async with gathered(stream.batches()) as batches:
             await eventually(lambda: sum(map(len, batches)) == 1)
-            container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_abcdefghijk\r")
+            container.draw(f"{stamp(2)} ".encode() + b"\r 10%|# | 1/9\r 20%|# | 2/9 hf_AbCdEfGhIjk\r")
             await eventually(lambda: stream.open)
             assert stream.open == " 20%|# | 2/9 ‹secret›".encode()
             container.draw(b"\r 30%|# | 3/9\r")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.cluster.answers import first_bytes
 from console.cluster.causes import CHECK_PROXY
 from console.cluster.client import Client
 from console.cluster.login import Login
@@ -16,7 +17,7 @@ from console.cluster.target import Cluster, Target, User
 from console.cluster.wire import connected
 from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreachable
 from tests.apiserver import ApiServer
-from tests.console.cluster.test_client import make_certificate
+from tests.certificates import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,7 +33,7 @@ async def plain(client: Client) -> bytes:
 
 async def going_on(client: Client) -> bytes:
     async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
-        return await answer.read()
+        return await first_bytes(answer.pieces(), 1 << 30)
 
 
 async def said(server: str, user: User | None = None, **cluster: Any) -> list[tuple[type[ConsoleError], str, str]]:
@@ -105,16 +106,16 @@ async def test_a_refused_token_is_renewed_once() -> None:
     async def source() -> tuple[str, float]:
         return next(tokens), float("inf")
 
-    async with ApiServer() as server:
+    async with ApiServer(secure=True) as server:
         server.tokens = {"new"}
         async with server.client(User(source=source)) as client:
             assert await going_on(client) == VERSION
-        assert [each.headers["Authorization"] for each in server.asked(PATH)] == ["Bearer old", "Bearer new"]
+        assert [each.headers["Authorization"] for each in server.asked(PATH)][-2:] == ["Bearer old", "Bearer new"]
 
 
 @pytest.mark.parametrize("token", ["two\r\nX-Evil: 1", "two\nlines", "schlüssel"])
 async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
-    async with ApiServer() as server:
+    async with ApiServer(secure=True) as server:
         for kind, message, _ in await said(server.url, User(token=token)):
             assert kind is BadKubeconfig
             assert token not in message
@@ -122,7 +123,7 @@ async def test_a_token_that_is_no_header_is_not_sent(token: str) -> None:
 
 
 async def test_a_line_end_behind_a_token_is_no_part_of_it() -> None:
-    async with ApiServer() as server, server.client(User(token="t\n")) as client:
+    async with ApiServer(secure=True) as server, server.client(User(token="t\n")) as client:
         assert await plain(client) == await going_on(client) == VERSION
         assert {each.headers["Authorization"] for each in server.requests} == {"Bearer t"}
 
@@ -201,7 +202,7 @@ async def test_the_proxy_of_the_kubeconfig_is_gone_through(tmp_path: Path) -> No
     ):
         async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
             assert "via" not in answer.headers
-            assert await answer.read() == VERSION
+            assert await first_bytes(answer.pieces(), 99) == VERSION
         assert set(asked) == {b"CONNECT 127.0.0.1:%d HTTP/1.1" % server.port}
 
 

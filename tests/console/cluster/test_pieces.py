@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
+from console.cluster.answers import first_bytes
 from console.cluster.client import Client
 from console.cluster.login import Login
 from console.cluster.target import Cluster, Target, User
 from console.errors import ConsoleError, NotAllowed, Unreachable
 from tests.apiserver import ApiServer, eventually, forbidden
-from tests.console.cluster.test_client import make_certificate
+from tests.certificates import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +31,7 @@ def chunked(pieces: list[bytes]) -> bytes:
 
 async def read(client: Client, silence: float = 10) -> bytes:
     async with client.follow(LOG, doing="read", params={"follow": "true"}, silence=silence) as answer:
-        return await answer.read()
+        return await first_bytes(answer.pieces(), 1 << 30)
 
 
 async def poured(client: Client, found: list[bytes], silence: float = 10) -> None:
@@ -207,4 +208,4 @@ async def test_a_reader_that_is_slow_keeps_the_server_waiting_and_gets_all() -> 
             before = sent
             await asyncio.sleep(0.3)
             assert before == sent < 256 * len(body)
-            assert await slow.read() == 256 * body
+            assert await first_bytes(slow.pieces(), 1 << 30) == 256 * body

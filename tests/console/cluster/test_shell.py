@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import struct
+import subprocess
 import sys
 import termios
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.cluster.shell import shell
+from console.cluster.shell import best_shell, is_nested, shell
 from console.errors import BadInput
 from tests.apiserver import ApiServer, eventually
 from tests.console.cluster.kubelet import EXEC, Exec, ended
@@ -111,3 +112,38 @@ async def test_a_shell_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
         async with ApiServer() as server, server.client() as client:
             with pytest.raises(BadInput, match="needs a terminal"):
                 await shell(client, "default", "p")
+
+
+def fake_tmux(folder: Path, prints: str = "") -> None:
+    """A tmux that writes down what it is asked."""
+    folder.mkdir()
+    tmux = folder / "tmux"
+    tmux.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/asked"\nprintf "%s\\n" "{prints}"\n')
+    tmux.chmod(0o755)
+
+
+@pytest.mark.parametrize(("nested", "keys"), [(False, "ctrl-b d"), (True, "ctrl-b ctrl-b d")])
+def test_the_status_line_of_tmux_tells_where_it_is_and_how_to_leave(tmp_path: Path, nested: bool, keys: str) -> None:
+    fake_tmux(tmp_path / "bin")
+    name = "pod 1 of x'; touch hurt #(touch hurt) 100%"
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    subprocess.run(best_shell(tmux=True, name=name, nested=nested), cwd=tmp_path, env={"PATH": path}, check=True)
+    asked = (tmp_path / "bin/asked").read_text().splitlines()
+    assert asked[:5] == ["-u", "new-session", "-A", "-s", "a4"]
+    left, right = asked[asked.index("status-left") + 1], asked[asked.index("status-right") + 1]
+    assert left == " pod 1 of x'; touch hurt ##(touch hurt) 100%%  "
+    assert right == f" {keys} leaves it running, exit ends it "
+    assert not (tmp_path / "hurt").exists()
+
+
+@pytest.mark.parametrize(
+    ("around", "prefix", "nested"),
+    [("", "C-b", False), ("/tmp/x,1,0", "C-b", True), ("/tmp/x,1,0", "C-a", False), ("/tmp/x,1,0", "", True)],
+)
+async def test_a_tmux_around_the_terminal_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, around: str, prefix: str, nested: bool
+) -> None:
+    fake_tmux(tmp_path / "bin", prefix)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMUX", around)
+    assert await is_nested() is nested

@@ -111,7 +111,7 @@ async def test_a_file_takes_the_name_it_is_given(pod: Pod, here: Path) -> None:
     assert (await pod.send(here / "b", "sub/")).target == str(pod.folder / "sub/b")
     assert (await pod.send(here / "b", "-c")).target == str(pod.folder / "-c")
     (pod.folder / "latest").symlink_to("sub")
-    assert (await pod.fetch("latest", here)).target == str(here / "sub")
+    assert (await pod.fetch("latest", here)).target == str(here / "latest")
     assert {each.read_bytes() for each in (here / "b", pod.folder / "sub/b", pod.folder / "-c")} == {BYTES}
 
 

@@ -35,8 +35,10 @@ async def pieces(data: bytes, size: int = 700) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
-async def unpacked(top: Path, data: bytes, *wanted: str) -> Unpacking:
-    unpacking = Unpacking(top, {name: Entry(name, EntryKind.FILE, 1) for name in wanted}, lambda *_: None)
+async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> Unpacking:
+    unpacking = Unpacking(
+        top, {name: Entry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, most=1 << 20
+    )
     await unpacking.run(pieces(data))
     return unpacking
 
@@ -60,7 +62,7 @@ async def test_links_of_the_archive_are_not_made_and_not_followed(tmp_path: Path
 
 async def test_what_was_cut_off_is_not_there(tmp_path: Path) -> None:
     data = archive(("a", b"x" * 5000), ("b", b"y" * 5000))
-    done = await unpacked(tmp_path / "top", data[:9000], "a", "b")
+    done = await unpacked(tmp_path / "top", data[:9000], "a", "b", size=5000)
     assert done.made == {"a"}
     assert not (tmp_path / "top/b").exists()
 

@@ -237,11 +237,11 @@ async def test_lines_that_a_tail_left_out_are_told_of_and_fetched_when_all_are_w
         session.say(PODS[0], f"line {at}", at=100.0 + at / 8)
     async with session.follow.job("default", "llama", tail=2) as log:
         await eventually(lambda: sum(map(len, log.parts)) == 2)
-        await eventually(lambda: "older lines of 1 not kept: opened with the last 2" in log.coverage.words)
+        await eventually(lambda: "of 1 pod only the last 2 lines were read" in log.coverage.words)
     session.follow = Follow(session, session._stream, tmp_path)  # type: ignore[arg-type]
     async with session.follow.job("default", "llama", tail=2) as log:
         await log.ready.wait()
-        assert "opened with the last 2" in log.coverage.words
+        assert "only the last 2 lines were read" in log.coverage.words
     async with reading(session, {0}) as lines:
         await eventually(lambda: texts(lines) == [f"line {at}" for at in range(6)])
     async with session.follow.job("default", "llama") as log:

@@ -10,12 +10,13 @@ import pytest
 from console.errors import BadInput
 from console.models.alarm import AlarmKind, Thresholds
 from console.models.alarm_watch import AlarmWatch, Look
+from console.models.lateness import Rhythm, late_words
 from console.thresholds import read_thresholds, with_thresholds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WELL = Look(running=True, step=100, steps=100, pace=3.0)
+WELL = Look(running=True, step=100, steps=100, pace=3.0, rhythm=Rhythm(3.0, 3.0, 4.0))
 
 
 def watch(**limits: object) -> AlarmWatch:
@@ -29,22 +30,78 @@ def kinds(watched: AlarmWatch) -> list[AlarmKind]:
 def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     watched = watch()
     assert watched.look(0, WELL) == []
-    assert watched.look(299, WELL) == []
-    (alarm,) = watched.look(301, WELL)
-    assert alarm.words == "no new iteration for 5 min after iteration 100; one takes 3 s"
+    assert watched.look(74, WELL) == []
+    (alarm,) = watched.look(76, WELL)
+    assert alarm.words == "no step for 76 s after step 100, usually one takes 3 s"
+    assert alarm.next == "H, or a4 hang job, shows which rank the others wait for"
     assert watched.look(400, WELL) == []
-    assert watched.now[0].words.startswith("no new iteration for 7 min")
+    assert watched.now[0].words.startswith("no step for 7 min")
     watched.look(401, replace(WELL, step=101, steps=101))
     assert watched.now == ()
     assert watched.alarms[0].over == 401
 
 
-def test_slow_steps_have_ten_of_them() -> None:
-    slow = replace(WELL, pace=100.0)
+def test_a_step_is_late_before_that_is_an_alarm_and_in_time_with_the_next_one() -> None:
     watched = watch()
-    watched.look(0, slow)
-    assert watched.look(900, slow) == []
-    assert [each.kind for each in watched.look(1001, slow)] == [AlarmKind.STALL]
+    watched.look(0, WELL)
+    assert watched.look(30, WELL) == []
+    assert watched.late == ""
+    assert watched.look(31, WELL) == []
+    assert watched.late == "no step for 31 s after step 100, usually one takes 3 s"
+    watched.look(32, replace(WELL, step=101, steps=101))
+    assert (watched.late, watched.now) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "late", "alarm"),
+    [
+        (Rhythm(0.1, 0.1), 30, 60),
+        (Rhythm(2.8, 2.8), 30, 70),
+        (Rhythm(100.0, 100.0), 1_000, 2_500),
+        (Rhythm(2.8, 280.0), 560, 840),
+        (Rhythm(2.8, 2.8, pause=200.0), 250, 300),
+    ],
+    ids=["fast", "usual", "slow", "a line for every hundredth step", "checkpoints that take 200 s"],
+)
+def test_how_long_a_step_may_take(rhythm: Rhythm, late: int, alarm: int) -> None:
+    run, watched = replace(WELL, rhythm=rhythm, pace=rhythm.pace), watch(silent=9_000)
+    watched.look(0, run)
+    watched.hear(0, "step 100")
+    for moment in range(0, 2 * alarm, 2):
+        found = watched.look(moment, run)
+        assert bool(watched.late) == (moment > late), moment
+        assert bool(found) == (alarm < moment <= alarm + 2), moment
+
+
+def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    before = replace(WELL, blamed="X-ray: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
+    (alarm,) = watched.look(80, before)
+    assert alarm.more == "", "that X-ray is older than the last step"
+    watched.look(90, replace(before, blamed_at=85.0))
+    assert watched.now[0].full == (
+        "no step for 90 s after step 100, usually one takes 3 s; X-ray: Rank 9 is in the data loader. "
+        "H, or a4 hang job, shows which rank the others wait for; x, or a4 stop job, frees 16 GPUs."
+    )
+
+
+def test_what_was_wrong_with_a_job_that_is_stopped_stays() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.look(80, WELL)
+    watched.look(81, replace(WELL, running=False, stopped=True))
+    watched.look(82, Look(running=False, finished=True, stopped=True))
+    assert kinds(watched) == [AlarmKind.STALL]
+
+
+def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
+    watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
+    for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):
+        watched.look(moment, replace(WELL, step=step, steps=step, step_time=9_000.0 + step))
+    assert watched.unproved, "it may yet show that it lives"
+    (alarm,) = watched.look(10_011, replace(WELL, step_time=9_100.0))
+    assert alarm.words.startswith("no step for 15 min")
 
 
 def test_a_run_that_hung_before_anybody_looked() -> None:
@@ -64,7 +121,7 @@ def test_who_reads_the_log_once_more_is_no_stall() -> None:
         assert watched.look(moment, replace(WELL, step=step, step_time=100.0)) == []
     assert watched.look(9_021, replace(WELL, step=4_641, step_time=9_020.0)) == []
     assert kinds(watched) == []
-    (alarm,) = watched.look(9_330, replace(WELL, step=4_641, step_time=9_020.0))
+    (alarm,) = watched.look(9_100, replace(WELL, step=4_641, step_time=9_020.0))
     assert alarm.kind is AlarmKind.STALL
 
 
@@ -125,7 +182,7 @@ def test_lines_that_stop() -> None:
     watched.hear(100, "iteration 100")
     assert watched.look(699, WELL) == []
     (alarm,) = watched.look(701, WELL)
-    assert (alarm.kind, alarm.words) == (AlarmKind.SILENT, "no rank has printed a line for 10 min")
+    assert (alarm.kind, alarm.words) == (AlarmKind.SILENT, "no pod has printed a line for 10 min")
     watched.hear(702, "something")
     watched.look(703, WELL)
     assert watched.now == ()
@@ -143,8 +200,8 @@ def test_what_happened_is_told_once() -> None:
     watched = watch()
     watched.look(0, replace(WELL, restarts=1))
     assert watched.alarms == [], "it had restarted before"
-    told = watched.look(1, replace(WELL, restarts=2, restart_words="rank 1 OOMKilled"))
-    assert [(each.kind, each.words) for each in told] == [(AlarmKind.RESTART, "restarted, attempt 3: rank 1 OOMKilled")]
+    told = watched.look(1, replace(WELL, restarts=2, restart_words="pod 1 OOMKilled"))
+    assert [(each.kind, each.words) for each in told] == [(AlarmKind.RESTART, "restarted, attempt 3: pod 1 OOMKilled")]
     spike = replace(WELL, restarts=2, spikes=((5.0, 3.0, "loss up"), (1.0, -500.0, "long ago")))
     assert [each.words for each in watched.look(2, spike)] == ["loss up"]
     assert watched.look(3, spike) == []
@@ -157,12 +214,12 @@ def test_what_happened_is_told_once() -> None:
 
 def test_nan_behind_and_faults_last() -> None:
     watched = watch()
-    bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpus=("rank 0 GPU 1: Xid 79",))
+    bad = replace(WELL, nan="no loss printed at 118", behind=((3, 40), (5, 2)), gpus=("pod 0 GPU 1: Xid 79",))
     watched.look(0, bad)
     assert {each.kind: each.words for each in watched.now} == {
         AlarmKind.NAN: "no loss printed at 118",
-        AlarmKind.BEHIND: "rank 3 40 steps behind the foremost",
-        AlarmKind.GPU: "rank 0 GPU 1: Xid 79",
+        AlarmKind.BEHIND: "pod 3 40 steps behind the foremost",
+        AlarmKind.GPU: "pod 0 GPU 1: Xid 79",
     }
     watched.look(1, WELL)
     assert watched.now == ()
@@ -185,3 +242,8 @@ def test_thresholds_of_the_person(tmp_path: Path) -> None:
             read_thresholds(place)
     with pytest.raises(BadInput, match="number"):
         with_thresholds(Thresholds(), {"silent": "long"})
+
+
+@pytest.mark.parametrize(("pace", "told"), [(2.82, "2.82 s"), (1.0, "1 s"), (0.0017, "1.7 ms"), (0.45, "450 ms")])
+def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told: str) -> None:
+    assert late_words(40, 9, pace) == f"no step for 40 s after step 9, usually one takes {told}"

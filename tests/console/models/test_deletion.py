@@ -71,10 +71,10 @@ def test_the_pod_that_its_job_did_not_delete_is_named(ranks: int) -> None:
     found = first_deletion(failed(), fleet)
     assert found is not None
     assert (found.rank, found.pod, found.attempt) == (3, name(3), 0)
-    assert why_jobset(failed(), fleet).sentence == "failed: rank 3's pod was deleted"
+    assert why_jobset(failed(), fleet).sentence == "failed: pod 3 was deleted"
     first = first_of(endings(failed(), fleet))
     assert first is not None
-    assert FailureCard(*first).told()[0].startswith("Rank 3's pod was deleted, ")
+    assert FailureCard(*first).told()[0].startswith("Pod 3 was deleted, ")
 
 
 def test_pods_that_controllers_took_away_were_not_deleted_by_others() -> None:
@@ -119,5 +119,5 @@ def test_how_the_deleted_pod_ended_stands_on_its_card_and_the_others_come_after(
     first = first_of(each_once(found + kept))
     assert first is not None
     words = FailureCard(*first).told()
-    assert words[0].startswith("Rank 3's pod was deleted (exit code 143 (SIGTERM)) on node-3, ")
-    assert words[-1] == "After it: ranks 0, 5."
+    assert words[0].startswith("Pod 3 was deleted (exit code 143 (SIGTERM)) on node-3, ")
+    assert words[-1] == "After it: pods 0, 5."

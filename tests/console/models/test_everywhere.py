@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from console.errors import BadInput
-from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, rank_words, worst
+from console.models.everywhere import OutputGroup, RankOutput, grouped, parse_ranks, worst
+from console.models.rank_words import ranges
 
 
 def said(rank: int, text: str, code: int | None = 0, failure: str = "") -> RankOutput:
@@ -17,7 +18,7 @@ def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
         OutputGroup((6,), 0, "570", odd=True),
         OutputGroup((7,), 1, "It broke off.", odd=True),
     )
-    assert [group.words for group in grouped(outputs)] == ["ranks 0-5", "rank 6", "rank 7"]
+    assert [group.words for group in grouped(outputs)] == ["pods 0-5", "pod 6", "pod 7"]
     assert worst(outputs) == 1
 
 
@@ -34,9 +35,8 @@ def test_the_same_words_with_another_code_are_another_answer() -> None:
 
 
 def test_ranks_are_ranges_in_both_directions() -> None:
-    assert rank_words([7, 0, 1, 2, 9, 10]) == "0-2, 7, 9-10"
     assert parse_ranks("0-2, 7,9-10", range(11)) == (0, 1, 2, 7, 9, 10)
-    assert parse_ranks(rank_words(range(8)), range(8)) == tuple(range(8))
+    assert parse_ranks(ranges(range(8)), range(8)) == tuple(range(8))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_ranks_are_ranges_in_both_directions() -> None:
         ("a", "no list"),
         ("1-", "no list"),
         ("3-1", "backwards"),
-        ("0-8", "no rank 8"),
+        ("0-8", "no pod 8"),
         ("-1", "no list"),
     ],
 )

@@ -49,6 +49,24 @@ def test_qwen3_fits_where_the_documents_say(gpus: int) -> None:
         ("W08", {"gpus": 16}, "recipe.train.globalBatch", "= 1 x 16 = 16; 8 is not"),
         ("W08", {"recipe.train.ep": 3}, "recipe.train.ep", "multiple of ETP x EP x PP"),
         ("W08", {"recipe.model.size": "A22B"}, "recipe.model.size", "must be A3B"),
+        (
+            "W12",
+            {"recipe.model.size": "8B", "recipe.model.id": "Qwen/Qwen3-30B-A3B"},
+            "recipe.model.id",
+            "must have the model size, 8B; Qwen/Qwen3-30B-A3B has 30B-A3B: change one of them",
+        ),
+        ("W12", {"recipe.model.id": "Qwen/Qwen3-8B"}, "recipe.model.id", "30B-A3B; Qwen/Qwen3-8B has 8B"),
+        ("W12", {"recipe.model.id": "Qwen/Qwen2.5-7B"}, "recipe.model.id", "must be a Qwen3 for this recipe"),
+        ("W08", {"recipe.model.id": "Qwen/Qwen3-30B-A3B"}, "recipe.model.id", "must be a Qwen3-Next for this"),
+        ("W07", {"recipe.model.id": "Qwen/Qwen3-Next-80B-A3B-Instruct"}, "recipe.model.id", "must be a Qwen3 for"),
+        ("W14", {"recipe.model.size": "A22B"}, "gpus", "multiple of 16 to convert A22B; 8 are not"),
+        ("W06", {"gpus": 8, "recipe.model.size": "A22B"}, "gpus", "multiple of 16 to convert A22B; 8 are not"),
+        (
+            "W03",
+            {"storage.logs": "/gcs/logs"},
+            "storage.logs",
+            "must lie on a mount, or it goes with the pod; mounted is",
+        ),
         ("W13", {"gpus": 48}, "recipe.train.globalBatch", "= 1 x 6 = 6; 8 is not"),
         ("W19", {"gpus": 16}, "gpus", "8 at most, because this recipe trains on one node"),
         ("W19", {"gpus": 2}, "gpus", "multiple of tensor parallel 4"),
@@ -79,6 +97,14 @@ def test_qwen3_fits_where_the_documents_say(gpus: int) -> None:
         ),
         ("W07", {"storage.pvc": {"other": "/mnt"}}, "storage.pvc", "mounted twice"),
         ("W07", {"storage.gcs": {"bucket": "/mnt:implicit-dirs"}}, "storage.gcs", "mounted twice"),
+        ("W03", {"storage.ssd": "/usr/local/gib"}, "storage.ssd", "the pods have /usr/local/gib for themselves"),
+        ("W03", {"storage.gcs": {"bucket": "/dev/shm:implicit-dirs"}}, "storage.gcs", "the pods have /dev/shm"),
+        ("W03", {"storage.pvc": {"other": "/third_party/nccl-tests"}}, "storage.pvc", "have /third_party for"),
+        ("W03", {"storage.host": {"/data": "/a4/launchers"}}, "storage.host", "the pods have /a4 for themselves"),
+        ("W03", {"storage.pvc": {"other": "/mnt/../dev/shm"}}, "storage.pvc", "the pods have /dev/shm"),
+        ("W03", {"storage.pvc": {"a": "/data", "b": "/data"}}, "storage.pvc", "mounted twice"),
+        ("W03", {"storage.pvc": {"a": "/data"}, "storage.host": {"/b": "/data/."}}, "storage.host", "mounted twice"),
+        ("W07", {"storage.pvc": {"nfs-pvc": "/data"}}, "storage.nfs.claim", "mounted by storage.pvc already"),
         ("W03", {"storage.nfs.server": "10.0.0.2"}, "storage.nfs.claim", "needs a name when the NFS server is given"),
         (
             "W11",
@@ -110,13 +136,23 @@ def test_what_does_not_fit_is_said_at_its_field(recipe: str, changes: dict[str, 
         ),
         ("W07", {"recipe.train.recompute": "full", "recipe.train.recomputeLayers": 6}),
         ("W08", {"gpus": 16, "recipe.train.globalBatch": 16}),
-        ("W12", {"recipe.model.size": "8B", "recipe.train.ep": 1}),
+        ("W12", {"recipe.model.size": "8B"}),
+        ("W03", {"storage.gcs": {"bucket": "/gcs"}, "storage.logs": "/gcs/logs"}),
+        ("W12", {"gpus": 8, "recipe.model.size": "8B", "recipe.train.ep": 16}),
+        ("W12", {"recipe.model.size": "8B", "recipe.model.id": "Qwen/Qwen3-8B-Base"}),
+        ("W12", {"recipe.model.id": "Qwen/Qwen3-30B-A3B-Instruct-2507"}),
+        ("W12", {"recipe.model.id": "anna/my-own", "recipe.model.size": "0.6B"}),
+        ("W08", {"recipe.model.id": "Qwen/Qwen3-Next-80B-A3B-Thinking"}),
+        ("W06", {"gpus": 8, "recipe.model.size": "A22B", "recipe.skip.conversion": True}),
+        ("W17", {"recipe.model.id": "Qwen/Qwen3-Next-80B-A3B-Instruct"}),
         ("W06", {"gpus": 8, **NO_CLAIM}),
         ("W06", {"recipe.workspace": "/mnt/anna"}),
         ("W06", {"storage.nfs.claim": "", "storage.gcs": {"bucket": "/mnt"}}),
         ("W19", {"image": CUDA_12_6, "recipe.swift.version": "3.7.1", "placement.accelerator": "nvidia-tesla-a100"}),
         ("W19", {"image": "registry.example/own:1", "recipe.swift.version": "4.3.2"}),
         ("W17", {}),
+        ("W03", {"network.gib.enabled": False, "storage.ssd": "/third_party"}),
+        ("W03", {"storage.pvc": {"a": "/a4-data"}, "storage.gcs": {"bucket": "/usr/local/gibbon"}}),
         ("W12", {"recipe.code.folder": "/workspace/Pai", "recipe.skip.clone": True}),
         ("W12", {"recipe.code.folder": "/mnt/code/Pai"}),
     ],
@@ -151,6 +187,13 @@ def test_what_the_values_come_to_is_told(recipe: str, changes: dict[str, Value],
 
 def test_what_has_no_effect_is_told() -> None:
     assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.notes(plan("W08", {}))
+
+
+def test_small_pods_on_the_host_network_are_told_that_they_stay_alone() -> None:
+    alone = "With the host network no two pods fit on one node: both would listen on port 2222."
+    assert alone in CATALOGUE.notes(plan("W05", {"gpus": 3, "network.hostNetwork": True}))
+    assert alone not in CATALOGUE.notes(plan("W05", {"gpus": 3}))
+    assert alone not in CATALOGUE.notes(plan("W05", {"network.hostNetwork": True}))
 
 
 def test_results_that_are_lost_with_the_pod_are_told() -> None:

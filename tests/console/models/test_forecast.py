@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
 
 BLOCK, SUBBLOCK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
-ALL, HALF = "32 of 32 GPUs of cq are free; ", "16 of 32 GPUs of cq are free; "
+ALL, HALF = "32 free in cq; ", "32 own - 16 used = 16 free in cq; "
 POOL = "cloud.google.com/gke-nodepool"
 
 
@@ -90,7 +90,7 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
         (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the machines it may use have 4"),
         (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can never have more than 32"),
         (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "2 free hosts, in one subblock (s1)"),
-        (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 15 of 32 are free, it needs 16"),
+        (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 32 own - 17 used = 15 free, it needs 16"),
         (16, 16, 0, "none", Verdict.NOW, "subblock", ALL.replace("32", "16") + "2 free hosts, in one subblock (s1)"),
         (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU, so nothing has to be free"),
     ],
@@ -110,7 +110,7 @@ def test_the_numbers_behind_the_sentence() -> None:
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
     assert found.sentence == (
-        "waits behind 8 GPUs: 8 of 32 are free, it needs 16; held by small (8); 1 ahead in the queue"
+        "waits behind 8 GPUs: 32 own - 24 used = 8 free, it needs 16; held by small (8); 1 ahead in the queue"
     )
 
 
@@ -143,7 +143,7 @@ def test_borrowed_quota_counts_and_says_so() -> None:
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
     found = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
     assert (found.verdict, found.borrows) == (Verdict.NOW, 8)
-    assert found.sentence.startswith("24 of 24 GPUs of cq are free (8 of these by borrowing)")
+    assert found.sentence.startswith("8 own + 16 to borrow = 24 free in cq (8 of its 16 by borrowing)")
     never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
     assert never.sentence == "needs 32 GPUs, but cq can never have more than 24 (8 of its own, 16 by borrowing)"
 
@@ -152,7 +152,7 @@ def test_a_strict_queue_lets_nobody_pass() -> None:
     fleet = cluster(waiting("first", 64), queues=(DOOR, queue(32, 8, strategy="StrictFIFO")))
     found = told(fleet, 8)
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "24 of 32 GPUs are free, but cq lets nobody pass first (64)"
+    assert found.sentence == "32 own - 8 used = 24 free, but cq lets nobody pass first (64)"
     assert told(cluster(waiting("first", 64), queues=(DOOR, queue(32, 8))), 8).verdict is Verdict.NOW
 
 
@@ -197,7 +197,7 @@ def test_queues_that_admit_nothing(queues: tuple[Any, ...], verdict: Verdict, pa
         ("localqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see LocalQueues"),
         ("clusterqueues", LinkState.FORBIDDEN, Verdict.UNKNOWN, "this account may not see ClusterQueues"),
         ("localqueues", LinkState.ABSENT, Verdict.UNKNOWN, "this cluster has no LocalQueues"),
-        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "quota is free (32 of 32 GPUs); this account may not see nodes"),
+        ("nodes", LinkState.FORBIDDEN, Verdict.NOW, "there is quota (32 free); this account may not see nodes"),
         ("nodes", LinkState.LISTING, Verdict.NOW, "the nodes are still being listed"),
     ],
 )
@@ -238,7 +238,7 @@ def test_machines_that_come_when_they_are_asked_for_need_not_be_there() -> None:
     found = told(cluster(queues=(DOOR, asked)), 64)
     assert (found.verdict, found.sentence) == (
         Verdict.NOW,
-        "quota is free (128 of 128 GPUs); machines come when dws has asked for them",
+        "there is quota (128 free); machines come when dws has asked for them",
     )
 
 

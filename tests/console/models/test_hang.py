@@ -37,9 +37,10 @@ def test_the_recording_of_a_hang_on_h200_names_rank_2() -> None:
     ras = parse_ras((H200 / "hang_ras_verbose.txt").read_text())
     report = HangReport("hung", (PodTrace(0, "pod", "node", py_spy="py-spy"),), recorded(), ras)
     assert report.suspects[0].ranks == (2,)
-    assert report.summary == "3 in cuda synchronize, 1 in data loader (rank 2, node)"
+    assert report.summary == "3 in cuda synchronize, 1 in data loader (rank 2, pod 0, GPU 2, node)"
     assert report.verdict == (
-        "Rank 2 on node is in the data loader (read_shard, hang.py:2) while 3 others wait in cuda synchronize.",
+        "Rank 2 (pod 0, GPU 2) on node is in the data loader (read_shard, hang.py:2) while 3 others wait in "
+        "cuda synchronize.",
         "NCCL says MISMATCH: rank 2 on 127.0.0.1 has launched 3 AllReduce, the others 4.",
     )
     assert (ras.odd[0].rank, ras.odd[0].pid, ras.odd[0].gpu) == (2, 5961, 2)
@@ -118,10 +119,10 @@ def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
     stuck = many(Doing.DATA, "data loader", 41, 97, node="gke-7")
     others = many(Doing.COLLECTIVE, "all_reduce", *(each for each in range(128) if each not in (41, 97)))
     report = HangReport("llama", (), (*others, *stuck))
-    assert report.summary == "126 in all_reduce, 2 in data loader (ranks 41, 97, same node)"
+    assert report.summary == "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, gke-7)"
     assert [group.suspect for group in report.groups] == [True, False]
     assert report.verdict[0].startswith(
-        "Ranks 41, 97 (same node) are in the data loader while 126 others wait in all_red"
+        "Ranks 41, 97 (pods 5, 12) on gke-7 are in the data loader while 126 others wait in all_red"
     )
 
 
@@ -140,7 +141,7 @@ def test_what_the_kernel_says_of_a_test_sets_a_rank_apart() -> None:
     assert (report.summary, report.alarming, report.without_py_spy) == ("16 all_gather_perf", False, ())
     assert "gdb -p PID" in report.advice[1]
     stopped = replace(report, processes=(*report.processes[:15], run(15, "T")))
-    assert stopped.short == "Rank 15 is stopped while 15 others run all_gather_perf."
+    assert stopped.short == "Rank 15 (pod 1, GPU 0) is stopped while 15 others run all_gather_perf."
     assert stopped.alarming
 
 

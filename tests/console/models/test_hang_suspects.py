@@ -54,7 +54,7 @@ def test_nccl_does_not_acquit_who_is_in_a_data_loader() -> None:
 
 def test_gloo_waits_in_backward() -> None:
     report = said(BACKWARD, BACKWARD, DATA, BACKWARD)
-    assert report.short == "Rank 2 is in the data loader while 3 others are in backward."
+    assert report.short == "Rank 2 (pod 2, GPU 0) is in the data loader while 3 others are in backward."
 
 
 def test_one_of_many_that_computes_elsewhere_stands_out() -> None:
@@ -67,8 +67,11 @@ def test_many_at_different_lines_do_not_wait() -> None:
 
 
 def test_a_rank_that_is_stopped_or_gone() -> None:
-    assert said(ITEM, NOWHERE, state="T").short == "Rank 1 is stopped while 1 other is in train_step."
-    assert said(ITEM, NOWHERE, pid=None).short == "Rank 1 has no process any more while 1 other is in train_step."
+    assert said(ITEM, NOWHERE, state="T").short == "Rank 1 (pod 1, GPU 0) is stopped while 1 other is in train_step."
+    assert (
+        said(ITEM, NOWHERE, pid=None).short
+        == "Rank 1 (pod 1, GPU 0) has no process any more while 1 other is in train_step."
+    )
     assert not said(ITEM, NOWHERE).suspects, "py-spy may have failed on one that works"
 
 
@@ -87,8 +90,8 @@ def test_a_rank_that_stays_behind_is_split_off_those_that_seem_to_do_the_same(wh
     assert [(group.ranks, len(group.members)) for group in report.suspects] == [((9,), 1)]
     assert [len(group.members) for group in report.groups] == [1, 15]
     assert len({(group.doing, group.label) for group in report.groups}) == 2
-    assert report.short.startswith("Rank 9 stays behind in NCCL while 15 others ")
-    assert report.verdict[0].startswith("Rank 9 on node-9 (pod pod-9) stays behind in NCCL while 15 others ")
+    assert report.short.startswith("Rank 9 (pod 9, GPU 0) stays behind in NCCL while 15 others ")
+    assert report.verdict[0].startswith("Rank 9 (pod 9, GPU 0) on node-9 stays behind in NCCL while 15 others ")
     assert report.advice[0] == BEHIND
 
 

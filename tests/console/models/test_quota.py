@@ -108,3 +108,16 @@ def test_in_a_cohort_without_limits_everybody_sees_the_same_total(facts: list[tu
     fleet = fleet_of(*(queue(f"q{n}", nominal, used, "lab") for n, (nominal, used) in enumerate(facts)))
     left = sum(nominal for nominal, _ in facts) - sum(used for _, used in facts)
     assert {account(fleet, f"q{n}", "a4").free for n in range(len(facts))} == {max(0, left)}
+
+
+def test_the_figures_of_an_account_add_up() -> None:
+    for have, words in (
+        (Account(112, 96, 24, 120, 0, 8, 0), "112 own + 8 to borrow - 96 used = 24 free"),
+        (Account(48, 8, 56, 64, 0, 16, 0), "48 own + 16 to borrow - 8 used = 56 free"),
+        (Account(48, 60, 4, 64, 12, 4, 0), "48 own + 16 to borrow - 60 used = 4 free"),
+        (Account(32, 16, 8, 64, 0, 0, 8), "32 own - 16 used - 8 lent = 8 free"),
+        (Account(32, 0, 32, 32, 0, 0, 0), "32 free"),
+        (Account(0, 0, 0, 0, 0, 0, 0), "0 free"),
+    ):
+        assert have.words == words
+        assert have.nominal + have.borrowed + have.can_borrow - have.used - have.lent == have.free

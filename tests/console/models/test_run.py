@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from console.launch import Catalogue
+from console.models.alarm import Alarm, AlarmKind
 from console.models.condition import Condition
 from console.models.confidential import without_secrets
 from console.models.job import JobSet, ReplicatedJob
@@ -15,10 +17,12 @@ from console.models.run import (
     Difference,
     Outcome,
     RunRecord,
+    concluded,
     differences,
     find_run,
     is_of,
     last_success,
+    merged,
     observed,
 )
 from tests.fakes import fleet_of
@@ -129,3 +133,53 @@ def test_secrets_are_not_kept() -> None:
     }
     assert set(left_out) == {"password", "env.HF_TOKEN", "recipe.script", "image"}
     assert "hunter2" not in str(kept)
+
+
+NAN = Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", 1100.0, "team", "anna")
+STALL = Alarm(AlarmKind.STALL, "no step for 5 min after step 9", 1100.0, "team", "anna")
+BAD = replace(RUN, step=97, loss=10.582, loss_step=19, nan=True, nan_from=20, ended=1500.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.STOPPED, Outcome.UNKNOWN])
+def test_a_run_whose_loss_is_no_number_diverged_however_it_ended(outcome: Outcome) -> None:
+    ended = concluded(replace(BAD, outcome=outcome, alarms=(NAN,)))
+    assert (ended.outcome, ended.why) == (Outcome.DIVERGED, "nan from 20 (last good 10.582 at 19)")
+    assert last_success([ended], replace(RUN, number=9, launched=2000.0)) is None
+    assert ended.sick
+
+
+def test_a_run_that_failed_says_that_it_had_diverged() -> None:
+    ended = concluded(replace(BAD, outcome=Outcome.FAILED, why="pod 1 was killed"))
+    assert (ended.outcome, ended.why) == (Outcome.FAILED, "pod 1 was killed; nan from 20 (last good 10.582 at 19)")
+    assert concluded(ended) == ended
+
+
+def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None:
+    stopped = replace(RUN, outcome=Outcome.STOPPED, ended=1500.0)
+    assert concluded(stopped) == stopped
+    stalled = concluded(replace(stopped, alarms=(STALL,)))
+    assert (stalled.outcome, stalled.why) == (Outcome.STALLED, STALL.words)
+    over = replace(STALL, over=1400.0)
+    assert concluded(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
+    gpu = replace(STALL, kind=AlarmKind.GPU, words="Xid 94")
+    assert concluded(replace(stopped, alarms=(gpu,))).why == "stopped while an alarm rang: Xid 94"
+    spike = replace(STALL, kind=AlarmKind.SPIKE, words="loss up")
+    assert concluded(replace(stopped, alarms=(spike,))).why == "stopped while an alarm rang: loss up"
+    assert concluded(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
+    assert concluded(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
+
+
+def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:
+    runs = replace(RUN, outcome=Outcome.RUNNING)
+    states = [replace(runs, alarms=alarms).state for alarms in ((), (STALL,), (STALL, NAN), (replace(NAN, over=5.0),))]
+    assert states == ["running", "stalled", "diverged", "running"]
+    assert replace(runs, nan=True).state == "diverged"
+
+
+def test_alarms_that_two_consoles_heard_are_one() -> None:
+    later = replace(NAN, time=1101.0, words="loss is NaN since step 20 (10.58 at 19), still", over=1300.0)
+    assert merged((NAN,), (later,)) == (replace(later, time=1100.0),)
+    again = replace(NAN, time=1400.0)
+    assert merged((replace(NAN, over=1300.0),), (again,)) == (replace(NAN, over=1300.0), again)
+    spikes = tuple(replace(NAN, kind=AlarmKind.SPIKE, time=at) for at in (1.0, 50.0))
+    assert merged(spikes, (STALL,)) == (*spikes, STALL)

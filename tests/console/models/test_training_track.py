@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from console.alarms.seeing import seen
+from console.measures.job import JobMeasures
 from console.models.failure import Ending, endings
+from console.models.steps import _PACKED, Steps
 from console.models.training import Rewind, Step
 from console.models.training_export import track_csv, track_json, track_svg
-from console.models.training_marks import MarkKind
+from console.models.training_marks import Mark, MarkKind
 from console.models.training_series import BLOCK, Column, Series
 from console.models.training_track import Track, peak_of
 from tests.fakes import fleet_of
@@ -198,3 +201,85 @@ def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
     assert track_json(made, now=last + 3600)["eta_s"] is None
     made.goes_on = False
     assert made.eta(last + 1) is None
+
+
+def test_a_loss_stands_with_its_own_step() -> None:
+    well, bad = track(steps(19)), track(steps(97, nan_from=20))
+    assert (well.standing().step, well.standing().loss_step, well.standing().nan_words) == (19, 19, "")
+    where = bad.standing()
+    assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.standing().loss, 20)
+    assert where.nan_words == f"loss is NaN since step 20 ({where.loss:.4g} at 19)"
+    assert bad.marks()[-1].words == "loss is NaN at 20"
+
+
+def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
+    every = steps(97, nan_from=20)
+    assert track(every[40:]).standing().nan_words == "loss is NaN at step 97"
+    megatron = [step._replace(loss=None) if step.nan else step for step in every]
+    assert track(megatron).standing().nan_words == track(every).standing().nan_words
+    gradients = [step._replace(loss=2.0) if step.nan else step for step in every]
+    assert track(gradients).standing().nan_words.startswith("gradients are NaN since step 20 (")
+
+
+def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
+    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    for step in steps(60):
+        now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
+        growing.append(step)
+        made.sync(growing, now)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
+    assert made.late(now + 370) == ""
+    assert made.late(now + 380) == "no step for 6 min after step 60, usually one takes 7 s"
+    assert made.eta(now + 380) is None
+
+
+def test_a_start_and_a_restart_are_no_pauses() -> None:
+    made, growing, now = Track("megatron"), list[Step](), 1000.0
+    for step in steps(30):
+        now += 200.0 if step.step in (2, 3) else 7.0
+        growing.append(step)
+        made.sync(growing, now)
+    growing[10:] = steps(11)[10:]
+    now += 900.0
+    made.sync(growing, now)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert rhythm.pause == 7.0
+
+
+def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
+    made, growing = Track("hf"), list[Step]()
+    for at in range(1, 9):
+        growing.append(Step(10 * at, 1000, 2.0))
+        made.sync(growing, 1000.0 + 40 * at)
+    rhythm = made.rhythm()
+    assert rhythm is not None
+    assert (rhythm.pace, rhythm.between) == (4.0, 40.0)
+    assert made.late(1320.0 + 79) == ""
+    assert made.late(1320.0 + 81)
+
+
+def test_a_checkpoint_after_the_loss_was_lost_is_none_to_go_back_to() -> None:
+    made = track(steps(97, nan_from=20))
+    measures = JobMeasures(("default", "train"))
+    measures.tracks = (made,)
+    made.saved(97, 2000.0)
+    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == ""
+    made.checkpoints.insert(0, Mark(MarkKind.CHECKPOINT, 10.0, 1070.0, "saved at 10"))
+    assert seen(None, fleet_of(), measures, {}, (), 0.0).saved == "step 10"
+
+
+def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
+    """A list that packs its steps makes them anew for whoever asks: they are the same steps, not others."""
+    growing, made, many = Steps(), Track("megatron"), 2 * _PACKED + 300
+    for number in range(1, many + 1):
+        growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
+        at = made.series.sync(growing, float(number))
+        assert at == number - 1
+    again = Track("megatron")
+    for number in range(64, many, 64):
+        again.sync(growing[:number], float(number))
+        assert again._finder._seen == number
+    assert again.marks() == []

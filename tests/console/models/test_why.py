@@ -84,7 +84,7 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     mine = workload("three", 4, conditions)
     fleet = fleet_of(DOOR, queue(64, 40), holding("two", 4), holding("one", 1), mine)
     found = why(mine, fleet)
-    assert found.sentence == "needs 32 GPUs of a4; 24 of 64 are free, 8 more needed; biggest holder: two (32)"
+    assert found.sentence == "needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed; biggest holder: two (32)"
     assert (found.category, found.need, found.short_by, found.flavor) == (Category.QUOTA, 32, 8, "a4")
     assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
     assert [each.name for each in found.unblocks] == ["one"]
@@ -121,7 +121,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
     )  # fmt: skip
     found = why(mine, fleet)
     assert found.sentence == (
-        "needs 32 GPUs of a4; 8 of 64 are free, 24 more needed; 8 of its own are lent to research; "
+        "needs 32 GPUs of a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
         "biggest holder: theirs (40)"
     )
     assert [each.name for each in found.unblocks] == ["theirs"]
@@ -130,7 +130,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
 def test_free_quota_of_others_is_said_to_be_borrowed() -> None:
     mine = workload("mine", 8)
     fleet = fleet_of(DOOR, queue(32, 32, cohort="lab"), queue(64, 16, "research", cohort="lab"), mine)
-    assert "48 of 96 are free (to borrow), 16 more needed" in why(mine, fleet).sentence
+    assert "32 own + 48 to borrow - 32 used = 48 free, 16 more needed" in why(mine, fleet).sentence
 
 
 def test_jobs_of_a_queue_that_does_not_lend_do_not_unblock() -> None:
@@ -173,7 +173,9 @@ def test_victims_are_named_while_they_leave() -> None:
     victim = replace(victim, conditions=(*victim.conditions, told, Condition("Evicted", "True", "Preempted")))
     fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
     assert why(mine, fleet).category is Category.PREEMPTING
-    assert why(mine, fleet).sentence.startswith("waits for victim to leave; needs 32 GPUs of a4; 24 of 64 are free")
+    assert why(mine, fleet).sentence.startswith(
+        "waits for victim to leave; needs 32 GPUs of a4; 64 own - 40 used = 24 free"
+    )
     assert why(victim, fleet).category is Category.EVICTED
 
 
@@ -211,7 +213,10 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
     jobs = [JobSet("default", f"job-{n}", f"u{n}") for n in range(16)]
     fleet = fleet_of(DOOR, FLAVOR, queue(128, 64), mine, *jobs, *floor(0, 1, 2, 8, 9, 10, 11, 12))
     found = why(mine, fleet)
-    assert found.sentence == "quota is there (64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
+    assert (
+        found.sentence
+        == "quota is there (128 own - 64 used = 64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
+    )
     assert (found.category, found.level) == (Category.TOPOLOGY, "block")
     assert found.domains == (Slots("blk-0", 5, 8), Slots("blk-1", 3, 8))
     assert sorted(each.name for each in found.unblocks) == ["job-0", "job-1", "job-2"]
@@ -258,7 +263,7 @@ def test_an_unknown_level_has_kueues_number() -> None:
 def test_a_part_of_what_is_free_may_be_borrowed() -> None:
     mine = workload("mine", 8)
     fleet = fleet_of(DOOR, queue(32, 24, cohort="lab"), queue(64, 24, "research", cohort="lab"), mine)
-    assert "48 of 96 are free (40 of them to borrow), 16 more needed" in why(mine, fleet).sentence
+    assert "32 own + 40 to borrow - 24 used = 48 free, 16 more needed" in why(mine, fleet).sentence
 
 
 @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ def test_behind_others_of_a_strict_queue() -> None:
     found = why(mine, fleet)
     assert (found.category, found.position, found.ahead) == (Category.BEHIND, 2, ("first",))
     assert found.sentence.startswith(
-        "behind first, and a4 lets nobody pass; then needs 32 GPUs of a4; 16 of 64 are free"
+        "behind first, and a4 lets nobody pass; then needs 32 GPUs of a4; 64 own - 48 used = 16 free"
     )
 
 
@@ -376,7 +381,7 @@ def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
     conditions = (Condition("Evicted", "True", "Preempted"), *pending("Pending", short(8)))
     mine = workload("mine", 4, conditions)
     found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
-    assert found.sentence.startswith("was preempted; needs 32 GPUs of a4; 24 of 64 are free, 8 more needed")
+    assert found.sentence.startswith("was preempted; needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
 
 
 def test_switched_off() -> None:

@@ -78,24 +78,24 @@ def test_admitted_and_not_started_yet() -> None:
     ("last", "category", "sentence"),
     [
         (pod(3, waiting("ImagePullBackOff", 'Back-off pulling image "x"')), Category.IMAGE,
-         "1 of 4 ranks cannot get its image: x could not be pulled"),
+         "1 of 4 pods cannot get its image: x could not be pulled"),
         (pod(3, waiting("ErrImagePull", 'code = NotFound desc = failed to pull image "a/b:1": a/b:1: not found')),
-         Category.IMAGE, "1 of 4 ranks cannot get its image: there is no image a/b:1"),
+         Category.IMAGE, "1 of 4 pods cannot get its image: there is no image a/b:1"),
         (pod(3, waiting("ErrImagePull", 'failed to pull image "a/b:1": failed to authorize: 403 Forbidden')),
-         Category.IMAGE, "1 of 4 ranks cannot get its image: the nodes may not read a/b:1, or it is not there"),
+         Category.IMAGE, "1 of 4 pods cannot get its image: the nodes may not read a/b:1, or it is not there"),
         (pod(3, node="", unschedulable="0/20 nodes are available"), Category.UNSCHEDULABLE,
-         "1 of 4 ranks finds no node: 0/20 nodes are available"),
+         "1 of 4 pods finds no node: 0/20 nodes are available"),
         (pod(3, node="", gated=("kueue.x-k8s.io/topology",)), Category.GATED,
-         "1 of 4 ranks is held back by a gate: kueue.x-k8s.io/topology"),
-        (pod(3, waiting("ContainerCreating")), Category.STARTING, "1 of 4 ranks is starting: ContainerCreating"),
+         "1 of 4 pods is held back by a gate: kueue.x-k8s.io/topology"),
+        (pod(3, waiting("ContainerCreating")), Category.STARTING, "1 of 4 pods is starting: ContainerCreating"),
         (pod(3, waiting("CreateContainerConfigError", 'secret "keys" not found')), Category.STARTING,
-         '1 of 4 ranks cannot start: CreateContainerConfigError: secret "keys" not found'),
+         '1 of 4 pods cannot start: CreateContainerConfigError: secret "keys" not found'),
         (pod(3, Container("main", "running"), phase="Running"), Category.STARTING,
-         "1 of 4 ranks is starting: running, not ready yet"),
+         "1 of 4 pods is starting: running, not ready yet"),
         (pod(3, ended(137, 9.0, "OOMKilled"), phase="Failed"), Category.RESTARTING,
-         "rank 3 ended first with exit code 137 (OOMKilled) on n3"),
+         "pod 3 ended first with exit code 137 (OOMKilled) on n3"),
         (pod(3, waiting("CrashLoopBackOff", "wait", last_exit_code=1, last_reason="Error")), Category.RESTARTING,
-         "rank 3 keeps ending with exit code 1 on n3"),
+         "pod 3 keeps ending with exit code 1 on n3"),
     ],
 )  # fmt: skip
 def test_what_keeps_a_rank_from_running(last: Pod, category: Category, sentence: str) -> None:
@@ -105,19 +105,19 @@ def test_what_keeps_a_rank_from_running(last: Pod, category: Category, sentence:
 
 def test_ranks_without_a_pod() -> None:
     found = why_jobset(JOB, fleet_of(JOB, ready(0)))
-    assert (found.category, found.sentence) == (Category.STARTING, "3 of 4 ranks are to come: no pod yet")
+    assert (found.category, found.sentence) == (Category.STARTING, "3 of 4 pods are to come: not created yet")
 
 
 def test_of_several_troubles_the_most_telling_is_said() -> None:
     pods = [pod(0, waiting("ContainerCreating")), pod(1, waiting("ErrImagePull", "denied")), pod(2, ended(1, 5.0))]
-    assert why_jobset(JOB, fleet_of(JOB, *pods)).sentence == "rank 2 ended first with exit code 1 on n2"
+    assert why_jobset(JOB, fleet_of(JOB, *pods)).sentence == "pod 2 ended first with exit code 1 on n2"
 
 
 def test_a_restart_is_counted() -> None:
     again = replace(JOB, restarts=2)
     found = why_jobset(again, fleet_of(again, *(pod(n, waiting("ContainerCreating"), attempt=2) for n in range(4))))
     assert (found.category, found.sentence) == (
-        Category.RESTARTING, "4 of 4 ranks are starting: ContainerCreating; restart 2 of 3",
+        Category.RESTARTING, "4 of 4 pods are starting: ContainerCreating; restart 2 of 3",
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def test_the_first_failure_explains_a_failed_job() -> None:
         pod(1, ended(137, 10.0, "OOMKilled"), phase="Failed", attempt=3),
     ]
     found = why_jobset(failed, fleet_of(failed, *pods))
-    assert found.sentence == "failed after 3 restarts: rank 1 ended first with exit code 137 (OOMKilled) on n1"
+    assert found.sentence == "failed after 3 restarts: pod 1 ended first with exit code 137 (OOMKilled) on n1"
     assert (found.category, found.api_text) == (Category.FAILED, told.message)
 
 
@@ -141,7 +141,7 @@ def test_a_failed_job_whose_pods_are_gone_has_the_controllers_words() -> None:
 def test_an_evicted_pod_has_no_exit_code_but_a_reason() -> None:
     failed = replace(JOB, conditions=(Condition("Failed", "True"),))
     found = why_jobset(failed, fleet_of(failed, pod(2, phase="Failed", reason="Evicted")))
-    assert found.sentence == "failed: rank 2 failed first (Evicted) on n2"
+    assert found.sentence == "failed: pod 2 failed first (Evicted) on n2"
 
 
 def test_nothing_is_waited_for() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DATA = Path(__file__).parents[3] / "console" / "practice" / "data"
+H200 = Path(__file__).parents[2] / "fixtures" / "h200"
 STACKS = """\
 Process 41: python3 -u train.py --lr 1e-4
 Python v3.12.3 (/usr/bin/python3.12)
@@ -129,7 +130,7 @@ def test_an_error_without_a_process() -> None:
 
 
 def test_gpus_of_the_table() -> None:
-    gpus = parse_nvidia_smi((DATA / "nvidia_smi.txt").read_bytes())
+    gpus = parse_nvidia_smi((H200 / "nvidia_smi.txt").read_bytes())
     assert [gpu.index for gpu in gpus] == list(range(8))
     assert gpus[0] == Gpu(
         0, "NVIDIA H200", utilization=0.0, memory_used=0.0, memory_total=143771.0, temperature=39.0, power=124.0,
@@ -138,7 +139,7 @@ def test_gpus_of_the_table() -> None:
 
 
 def test_gpus_of_the_csv() -> None:
-    gpus = parse_nvidia_smi((DATA / "nvidia_smi_csv.txt").read_bytes())
+    gpus = parse_nvidia_smi((H200 / "nvidia_smi_csv.txt").read_bytes())
     assert [gpu.power for gpu in gpus] == [127.06, 80.69, 79.25, 77.34, 79.32, 79.63, 76.46, 78.06]
     assert (gpus[3].name, gpus[3].temperature, gpus[3].memory_total) == ("NVIDIA H200", 37.0, 143771.0)
 
@@ -223,6 +224,28 @@ def test_scores() -> None:
     assert (scores[3].shots, scores[3].error, scores[3].better) == (5, None, "lower")
 
 
+def test_groups_of_groups() -> None:
+    table = """\
+2026-11-21:07:00:00,000 INFO     [eval.py:85] |     Tasks      |Version|Filter|n-shot|Metric|   |Value |   |Stderr|
+|----------------|------:|------|-----:|------|---|-----:|---|-----:|
+|mmlu            |      2|none  |      |acc   |↑  |0.5000|±  |0.0040|
+| - humanities   |      2|none  |      |acc   |↑  |0.4000|±  |0.0070|
+|  - formal_logic|      1|none  |     0|acc   |↑  |0.3000|±  |0.0400|
+|   - deep       |      1|none  |     0|acc   |↑  |0.2000|±  |0.0400|
+| - other        |      2|none  |      |acc   |↑  |0.6000|±  |0.0080|
+"""
+    assert [(each.task, each.depth) for each in parse_lm_eval(table.encode())] == [
+        ("mmlu", 0), ("humanities", 1), ("formal_logic", 2), ("deep", 3), ("other", 1),
+    ]  # fmt: skip
+
+
+def test_dumps_that_do_not_name_their_process_are_told_apart() -> None:
+    dump = 'Stack dump for {}\nThread 0x7F1A (active): "MainThread"\n    step (train.py:{})\n\n'
+    text = dump.format("rank 0", 4) + dump.format("rank 1", 5) + dump.format("PID 77", 6)
+    found = parse_pyspy(text.encode())
+    assert [(each.pid, each.threads[0].frames[0].line) for each in found] == [(None, 4), (None, 5), (77, 6)]
+
+
 def test_scores_of_the_first_versions() -> None:
     text = "|  Task   |Version| Metric |Value |   |Stderr|\n|---------|------:|--------|-----:|---|-----:|\n|hellaswag|      0|acc     |0.4330|±  |0.0049|\n"  # noqa: E501
     (score,) = parse_lm_eval(text.encode())
@@ -249,7 +272,7 @@ CUTS = st.lists(st.integers(0, 1500), max_size=12)
 @given(CUTS)
 def test_how_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
     stacks, scores, gpus = PySpyParser(), LmEvalParser(), NvidiaSmiParser()
-    smi = (DATA / "nvidia_smi.txt").read_bytes()
+    smi = (H200 / "nvidia_smi.txt").read_bytes()
     _pieces(STACKS.encode(), cuts, stacks.feed)
     _pieces(TABLE.encode(), cuts, scores.feed)
     _pieces(smi, cuts, gpus.feed)

@@ -66,9 +66,17 @@ def test_the_worst_comes_first() -> None:
 def test_the_board_in_words() -> None:
     assert board().words == (
         "4 GPUs, utilisation 0 to 97 %, memory 50 %, power 150 to 900 W, temperature 60 °C, "
-        "faults: rank 1 GPU 0 (2 uncorrected ECC errors)"
+        "faults: pod 1 GPU 0 (2 uncorrected ECC errors)"
     )
     assert GpuBoard((RankGpus(0, "a", "n", problem="There is no nvidia-smi in this image."),)).words.startswith(
         "There is"
     )
-    assert {each.name for each in METRICS} == {"utilization", "memory", "power", "temperature", "clock", "ecc"}
+    assert {each.name for each in METRICS} == {
+        "utilization",
+        "memory",
+        "power",
+        "temperature",
+        "clock",
+        "ecc",
+        "nvlink",
+    }

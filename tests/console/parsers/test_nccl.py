@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from console.models.nccl import Half, NcclTest, Row
 from console.parsers.nccl import LONGEST, NcclParser, parse_nccl
@@ -94,6 +94,53 @@ def test_no_check_in_place() -> None:
     (test,) = parse_nccl(fixture("sendrecv"))
     halves = [(each.out_of_place, each.in_place) for each in test.rows]
     assert all(first and first.wrong == 0 and second and second.wrong is None for first, second in halves)
+
+
+def test_what_was_taken_for_a_heading_lacks_its_number_sign() -> None:
+    text = """\
+mpirun -np 8 ./build/all_reduce_perf -b 8 -e 8G
+ nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+
+ Using devices
+   Rank  0 Pid   4101 on node-7 device  0 [0x00] NVIDIA B200
+   Rank  1 Group  0 Pid   4102 on node-7 device  1 [0x00] NVIDIA B200
+"""
+    test = one(text + HEAD.replace("#  ", "   ", 1) + ROW + FOOT.replace("#", ""))
+    assert (test.program, test.ranks, test.rows, test.avg_busbw) == ("all_reduce_perf", 2, (FIRST,), 74.86)
+    assert one(text).ranks == 2
+    assert parse_nccl(b"he said that Rank 3 Pid 7 on node-7 was late\n") == ()
+
+
+def test_quotes_and_escapes_are_not_part_of_a_name() -> None:
+    start = '{"log":"# nccl-tests version 2.19.6\\n","n":1}\n{"log":"# Collective test starting: all_reduce_perf\\n",'
+    test = one(start + '"n":2}\n' + FOOT)
+    assert (test.version, test.program) == ("2.19.6", "all_reduce_perf")
+
+
+def test_nothing_is_said_to_be_well_where_rows_were_not_read() -> None:
+    assert one(HEAD + FOOT).ok is None
+    assert one(HEAD + ROW + FOOT).ok is True
+    bad = NEXT.replace("37.96", "37..96")
+    assert one(HEAD + ROW + bad + FOOT).ok is None
+    assert one(HEAD + FOOT.replace("0 OK", "4 FAILED")).ok is False
+
+
+def test_a_failure_as_it_was_told_in_2018() -> None:
+    test = one("NCCL failure common.cu:921 'unhandled system error'\n")
+    assert (test.ok, test.error) == (False, "NCCL failure common.cu:921 'unhandled system error'")
+
+
+@pytest.mark.parametrize(
+    "odd", ["", INFO, "   " + ROW, HEAD, ROW.replace("   0\n", " N/A\n"), ROW.replace("0\n", "3\n")]
+)
+def test_rows_that_follow_each_other_are_read_as_if_each_stood_alone(odd: str) -> None:
+    rows = [ROW.replace("1048576", f"{8 << at:7}") for at in range(30)]
+    text = HEAD + "".join(rows[:12]) + odd + "".join(rows[12:]) + FOOT
+    together, parser = parse_nccl(text.encode()), NcclParser()
+    for line in text.splitlines(keepends=True):
+        parser.feed(line.encode())
+    assert together == parser.tests
+    assert sum(len(test.rows) for test in together) == 30 + (odd not in {"", INFO, HEAD})
 
 
 # rows
@@ -234,7 +281,7 @@ def test_a_row_torn_twice() -> None:
 
 def test_half_a_row_is_kept_when_the_rest_never_comes() -> None:
     cut = ROW.index("    34.35")
-    assert one(HEAD + ROW[:cut] + INFO + NEXT).rows == (replace(FIRST, in_place=None), SECOND)
+    assert one(HEAD + ROW[:cut] + INFO + NEXT).rows == (structs.replace(FIRST, in_place=None), SECOND)
 
 
 def test_values_without_a_row_are_nobodys() -> None:
@@ -257,6 +304,14 @@ def test_one_that_was_killed_and_the_next() -> None:
     first, second = parse_nccl(fixture("all_gather")[:cut] + fixture("alltoall"))
     assert (len(first.rows), first.finished, first.ok, first.avg_busbw) == (14, False, None, None)
     assert (len(second.rows), second.finished, second.program) == (15, True, "alltoall_perf")
+
+
+def test_two_tables_without_a_footer_are_two_tests() -> None:
+    first, second = parse_nccl((HEAD + ROW + NEXT + HEAD + ROW + NEXT + FOOT).encode())
+    assert (first.rows, first.finished, first.avg_busbw, first.ok) == ((FIRST, SECOND), False, None, None)
+    assert (second.rows, second.finished, second.avg_busbw, second.ok) == ((FIRST, SECOND), True, 74.86, True)
+    first, second = parse_nccl((HEAD + NEXT + HEAD + ROW).encode())
+    assert (first.rows, second.rows) == ((SECOND,), (FIRST,))
 
 
 def test_two_that_print_into_each_other() -> None:

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from console.parsers.secrets import BLOT, Blotter
+from console.parsers.secrets import REDACTED, Redactor
 
 STAMP = b"2026-11-21T07:00:00.5Z "
 
 
 def through(*lines: bytes) -> list[bytes]:
-    blotter = Blotter()
-    return [blotter.lines([STAMP + line])[0].removeprefix(STAMP) for line in lines]
+    redactor = Redactor()
+    return [redactor.lines([STAMP + line])[0].removeprefix(STAMP) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def through(*lines: bytes) -> list[bytes]:
 def test_secrets_go_and_the_rest_stays(text: bytes, secret: bytes) -> None:
     (out,) = through(text)
     assert secret not in out
-    assert BLOT in out
+    assert REDACTED in out
     before = text.split(secret, 1)[0]
     assert out.startswith(before) or b"PRIVATE" in text
 
@@ -65,4 +65,4 @@ def test_a_key_over_many_lines() -> None:
 
 def test_many_lines_at_once_stay_as_many() -> None:
     lines = [STAMP + b"x hf_AbCdEfGhIjKl"] * 5 + [STAMP + b"y"]
-    assert Blotter().lines(lines) == [STAMP + b"x " + BLOT] * 5 + [STAMP + b"y"]
+    assert Redactor().lines(lines) == [STAMP + b"x " + REDACTED] * 5 + [STAMP + b"y"]

@@ -285,7 +285,41 @@ def test_a_bar_redrawn_after_a_dictionary_says_its_step() -> None:
         "  8%|#         | 5/60 [00:00<00:21,  2.60it/s]\r 17%|##        | 10/60 [00:05<00:01, 25.75it/s]\r"
         "{'loss': '5.2', 'epoch': '0.2'}\n 25%|##        | 15/60 [00:09<00:01, 25.75it/s]\r"
     )
-    assert [(each.step, each.total) for each in one(text).steps] == [(5, 60), (10, 60)]
+    assert [(each.step, each.total) for each in one(text).steps] == [(5, 60), (None, None)]  # 25 steps a second: late
+
+
+def test_bars_out_of_phase_with_the_reports_say_no_step() -> None:
+    text = "".join(
+        f" {at}%|#  | {bar}/900 [10:00<10:00,  2.00s/it]\n{{'loss': 2.5, 'epoch': {at * 0.1:.4f}}}\n"
+        for at, bar in enumerate((100, 140, 180, 600, 800), 1)
+    )
+    assert [(each.step, each.loss) for each in one(text).steps] == [(None, 2.5)] * 5
+
+
+def test_a_bar_of_fast_steps_before_a_dictionary_does_not_say_its_step() -> None:
+    text = "100%|##| 13792/13792 [05:12<00:00, 44.14it/s]\n{'loss': 2.0, 'epoch': 1.74}\n{'loss': 1.0, 'epoch': 3.47}\n"
+    assert numbers(text) == [None, None]
+
+
+def test_an_average_speed_since_the_start_is_not_that_of_a_step() -> None:
+    text = "{'loss': 1.5, 'iteration': '5/100', 'train_speed(s/it)': 35.9, 'step_time': 1.578}\n"
+    assert step(text).step_time_s == 1.578
+    for speed in ("'train_speed(s/it)': 35.9", "'train_speed(iter/s)': 0.128"):
+        found = step(f"{{'loss': 1.5, 'global_step/max_steps': '5/100', {speed}}}\n")
+        assert (found.step_time_s, list(found.extra)) == (None, [speed.split("'")[1]])
+
+
+def test_a_bar_drawn_twice_for_a_step_tells_the_loss_of_the_step_before_first() -> None:
+    bar = "Epoch 0:  {0:2}%|#   | {0}/18 [00:08<02:29,  8.77s/it, loss={1}, v_num=19]\r"
+    text = "".join(bar.format(at, loss) for at, loss in ((1, 10.5), (2, 10.5), (2, 10.25), (3, 10.25), (3, 10.1)))
+    assert [(each.step, each.loss) for each in one(text).steps] == [(1, 10.5), (2, 10.25), (3, 10.1)]
+
+
+def test_of_several_iterations_of_a_step_the_last_loss_counts() -> None:
+    text = "".join(
+        f"step {at // 3} iter {at} loss {loss}\n" for at, loss in enumerate((3.0, 2.9, 2.8, 2.5, math.nan, 2.4))
+    )
+    assert repr([(each.step, each.loss) for each in one(text).steps]) == repr([(0, 2.8), (1, math.nan)])
 
 
 def test_bars_of_other_things_say_nothing() -> None:

@@ -35,6 +35,21 @@ FORMS = {
     "padded": "iteration {n:6}/ 99999 loss_1 {loss:.2f} loss {loss:.3f} gnorm {loss:.2f} mem 1.{second}G",
     "rates": "Step {n}: loss {loss:.3f}, {time:.2f} it/s, tflops 3.{second}",
     "epochs": "epoch {epoch} step {within} loss {loss:.3f} acc {loss:.2f}",
+    "Megatron": " [2026-05-01 10:00:{second:02}] iteration {n:8}/  999999 | consumed samples: {n:12} | elapsed time "
+    "per iteration (ms): {time:.1f} | learning rate: {lr:.6E} | lm loss: {loss:.6E} | loss scale: 1.0 | grad norm: "
+    "{time:.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |",
+    "torchtitan": "[rank0]:[titan] 2026-01-01 00:00:{second:02},000 - root - INFO - \x1b[31mstep: {n:2}  \x1b[32mloss: "
+    "{loss:8.5f}  grad_norm: {time:7.4f}  memory: 1.{second:02}GiB(1.86%)  tps: {speed:,}  tflops: {loss:,.2f}  "
+    "mfu: N/A",
+    "dictionaries": "{{'loss': {loss}, 'grad_norm': {time}, 'learning_rate': {lr}, 'epoch': {n}.5}}",
+    "strings": "{{'loss': '{loss:.4g}', 'grad_norm': '{time:.4g}', 'learning_rate': '{lr:.4g}', 'epoch': '{n}'}}",
+    "ms-swift": "{{'loss': {loss:.8f}, 'grad_norm': {time:.8f}, 'iteration': '{n}/9999', 'memory(GiB)': 12.{second}}}",
+    "nanoGPT": "iter {n}: loss {loss:.4f}, time {time:.2f}ms, mfu {loss:.2f}%",
+    "rows": "{n} | loss {loss:.4f} | lr {lr:.2e} | {time:.2f}ms | mfu {loss:.1f}%",
+    "MaxText": "completed step: {n}, seconds: {time:.3f}, TFLOP/s/device: {loss:.3f}, Tokens/s/device: {speed}.0, "
+    "total_weights: 8192, loss: {loss:.3f}",
+    "NeMo": "Training epoch 0, iteration {n}/999999 | lr: {lr:.4g} | global_step: {n} | reduced_train_loss: {loss:.4g} "
+    "| train_step_timing in s: {time:.4g}",
 }
 ODD = [
     "Saved checkpoint at step 500",
@@ -86,7 +101,8 @@ def test_every_value_of_many_lines_is_in_its_field(piece: int) -> None:
     )
 
 
-def test_most_lines_are_read_at_once() -> None:
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "key=value"])
+def test_most_lines_are_read_at_once(form: str) -> None:
     parser, taken = TrainingParser(), 0
     rows = parser._rows
 
@@ -96,9 +112,13 @@ def test_most_lines_are_read_at_once() -> None:
         return size
 
     parser._rows = counted  # type: ignore[method-assign]  # to see what it takes
-    data = "".join(f"step {n} loss 2.5 tok/s 1234\n" for n in range(5000)).encode()
+    lines = [
+        FORMS[form].format(n=n, loss=2.5, lr=1.5e-5, speed=1234, time=12.25, second=n % 50, epoch=n // 5000, within=n)
+        for n in range(1, 5000)
+    ]
+    data = ("\n".join(lines) + "\n").encode()
     parser.feed(data)
-    assert taken > 0.9 * len(data)
+    assert taken > 0.8 * len(data)
 
 
 def test_a_nan_among_many_lines_is_an_alarm() -> None:
@@ -147,3 +167,52 @@ def test_a_word_with_other_digits_is_another_key(monkeypatch: pytest.MonkeyPatch
 def test_units_behind_and_before_a_figure(line: str, wanted: Step) -> None:
     (step,) = read([line]).steps
     assert step == wanted._replace(warm_up=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "loss"),
+    [
+        ("10:00:00 | INFO | root | step 9 | epoch 0 | loss 0.6974 | lr 1.00e-05 | mem 24.90 GiB", 9, 0.6974),
+        ("step 10 | lm loss 2.345 | aux loss 0.012", 10, 2.345),
+        ("step 10 | balance loss: 1.02, z loss: 0.1, lm loss: 2.345", 10, 2.345),
+        ("iteration 100/300000 | lm loss: 7.97 | mtp_1 loss: 8.1", 100, 7.97),
+        ("step 825 | Critic Loss = 0.097 | Loss = -0.37 | Actor Steps = 1650", 825, -0.37),
+        ("Step 10/20 (50.00%) | loss nan nan | lrm 1.0", 10, math.nan),
+        ("step 100 | policy loss 0.25 | value loss 0.5 | entropy loss 0.1", 100, 0.25),
+        ("step 100 | train_loss 2.50 | val_loss 2.60", 100, 2.5),
+        ("step 100 - loss: 2.50 - accuracy: 0.5 - val_loss: 2.60 - val_accuracy: 0.4", 100, 2.5),
+    ],
+)
+def test_which_loss_and_which_step(line: str, number: int, loss: float) -> None:
+    (step,) = read([line]).steps
+    assert repr((step.step, step.loss, step.nan)) == repr((number, loss, math.isnan(loss)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rank {n} | loss 0.69",
+        "gpu {n} | loss 0.69 | lr 0.1",
+        "tokens {n} | loss 0.69",
+        "samples: {n} | loss 0.69",
+        "epoch 3 | {n} | loss 0.69",
+        "Actor Steps = {n} | Learner Loss = 0.69",
+        "step {n} aux loss 0.5",
+        "step {n} content loss 0.5 style loss 0.25",
+        "samples per iteration: {n} | loss 0.69",
+        "step {n}: train loss 2.6, val loss 2.7",
+        "step {n} val_loss 2.7",
+        "eval step {n} loss 2.7",
+        "step {n} loss 2.7 eval_acc 0.5",
+    ],
+)
+def test_what_is_no_step_or_no_loss_is_not_taken_for_one(line: str) -> None:
+    assert parse_training("".join(line.format(n=n) + "\n" for n in range(3, 9)).encode()) == ()
+
+
+@pytest.mark.parametrize(
+    "label", ["", "[rank0]: ", "  0: ", "node-7: ", "[1,0]<stdout>:", "> ", "2026-05-01 10:00:00 "]
+)
+def test_rows_behind_a_label_are_rows(label: str) -> None:
+    (step,) = read([f"{label}12 | loss 0.6932 | lr 1.0e-04"]).steps
+    assert (step.step, step.loss, step.lr) == (12, 0.6932, 1e-4)

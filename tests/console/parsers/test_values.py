@@ -27,7 +27,7 @@ def test_defaults_fit() -> None:
 @pytest.mark.parametrize(
     ("values", "path", "message"),
     [
-        ({"gpus": 12}, "gpus", "GPUs must be 1, 2, 4 or a multiple of 8, because a node has 8 GPUs; 12 was given."),
+        ({"gpus": 12}, "gpus", "GPUs must be 1 to 8, or a multiple of 8, because a node has 8 GPUs; 12 was given."),
         ({"gpus": "many"}, "gpus", "GPUs must be a whole number; many was given."),
         ({"gpus": True}, "gpus", "GPUs must be a whole number; True was given."),
         ({"gpus": 4104}, "gpus", "GPUs must be at most 4,096; 4104 was given."),

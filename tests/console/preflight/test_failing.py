@@ -145,12 +145,15 @@ CASES = (
     Case("P09", (NCCL, GCS), "gcsfuse", gone(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io")),
     Case("P10", (NCCL, GCS, "network.hostNetwork=true"), "v1.15.0", old_fuse),
     Case("P11", (NCCL, f"storage.gcs={FAR}=/gcs"), "europe-west4", well=(NCCL, GCS)),
+    Case("P11", (NCCL, "storage.gcs=nowhere=/gcs"), "The bucket gs://nowhere does not exist.", well=(NCCL, GCS)),
+    Case("P12", (NCCL, "storage.gcs=nowhere=/gcs"), "The bucket gs://nowhere does not exist.", well=(NCCL, GCS)),
     Case("P12", (NCCL, GCS), "objectAdmin",
          lambda here: setting(here.world.part(Vault).buckets[BUCKET], "bindings", [])),
     Case("P13", (), "DCGM", gone(DAEMONSETS, "gke-managed-system", "dcgm-exporter"), Result.WARN),
     Case("P14", (), "jobset", gone(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"), Result.WARN),
-    Case("P15", (NCCL, "queue=a4"), "kueue", gone(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"),
-         Result.WARN),
+    Case("P14", (NCCL,), "jobset", gone(DEPLOYMENTS, "jobset-system", "jobset-controller-manager")),
+    Case("P15", (NCCL, "queue=a4"), "kueue", gone(DEPLOYMENTS, "kueue-system", "kueue-controller-manager")),
+    Case("P15", (), "kueue", gone(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"), Result.WARN),
     Case("P16", (NCCL, "queue=a4-high"), "no LocalQueue a4-high", well=(NCCL, "queue=a4")),
     Case("P17", (NCCL, "queue=a4", "gpus=256"), "quota never reaches", well=(NCCL, "queue=a4")),
     Case("P18", (NCCL, "queue=a4", "topology.level=example.com/rack"), "example.com/rack", well=(NCCL, "queue=a4")),
@@ -167,7 +170,7 @@ CASES = (
          ":v9", well=(NCCL,)),
     Case("P26", (NCCL,), "no Cloud NAT", lambda here: setting(here.world.part(Fabric), "routers", []), Result.WARN),
     Case("P27", (NCCL,), "rdma-3", gone(NETWORKS, "", "rdma-3")),
-    Case("P28", (NCCL,), "nothing into the pods on 2222 and 6002: ranks", walled),
+    Case("P28", (NCCL,), "nothing into the pods on 2222 and 6002: pods", walled),
     Case("P29", (NCCL, "storage.ssd=/ssd"), "local SSD",
          unlabelled("cloud.google.com/gke-ephemeral-storage-local-ssd")),
     Case("P30", (), "cloudbuild.googleapis.com", service_off("cloudbuild.googleapis.com")),
@@ -177,6 +180,13 @@ CASES = (
     Case("P34", (NCCL,), "A name belongs to one", taken),
     Case("P35", (), "container.clusters.create", in_project("lacking", {"container.clusters.create"}),
          Result.NOT_APPLICABLE),
+    Case("P36", (NCCL, "serviceAccount=trainer"), "There is no ServiceAccount trainer in default.", well=(NCCL,)),
+    Case("P36", (NCCL, "secrets.HF_TOKEN=hub/token"), "There is no Secret hub in default.", well=(NCCL,)),
+    Case("P36", (NCCL, "imagePullSecrets=registry"), "There is no Secret registry in default.", well=(NCCL,)),
+    Case("P36", (NCCL, "storage.pvc=scratch=/scratch"), "There is no claim scratch in default.",
+         well=(NCCL, "storage.pvc=nfs-pvc=/mnt")),
+    Case("P36", (NCCL, "queue=a4", "priorityClass=urgent"), "There is no WorkloadPriorityClass urgent.",
+         well=(NCCL, "queue=a4", "priorityClass=high")),
 )  # fmt: skip
 ELSEWHERE = {"P33"}
 """Shown in test_running: it takes another account."""
@@ -232,8 +242,8 @@ async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
     assert "practice-a4 (not dense, 16 of 18 machines used)" in loose.evidence
     with setting(here.world.part(Fabric), "reservations", {}):
         check = await here.look("P05")
-    assert check.result is Result.OK, "the labels of the nodes count"
-    assert "look at reservation practice-a4 in us-central1-b" in check.evidence
+    assert check.result is Result.WARN
+    assert "reservation practice-a4, which does not exist in us-central1-b" in check.evidence
 
 
 async def test_versions_of_the_operators_and_of_their_apis_are_told(here: Ground) -> None:
@@ -290,7 +300,7 @@ async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
     with setting(here.world.projects["practice"], "lacking", {"resourcemanager.projects.getIamPolicy"}):
         blind = await here.look("P23", wish)
     assert blind.result is Result.OK
-    assert "Not seen: Could not see who may do what in practice" in blind.evidence
+    assert "Not allowed to look: Could not see who may do what in practice" in blind.evidence
 
 
 async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) -> None:
@@ -358,3 +368,26 @@ async def test_a_built_image_is_found_in_its_repository(here: Ground) -> None:
     assert (await here.look("P23", here.wish(NCCL, f"image={image}"))).result is Result.FAIL
     shelf.push(image, 5_000_000_000, 0.0)
     assert (await here.look("P23", here.wish(NCCL, f"image={image}"))).result is Result.OK
+
+
+async def test_a_cluster_without_a_second_network_for_tcp_will_do(here: Ground) -> None:
+    """Google's own set-up names nine networks: the default one and one for each RDMA card."""
+    ten = ",".join(("default", "gvnic-1", *(f"rdma-{card}" for card in range(8))))
+    changed = []
+    for pool in here.gke.node_pools:
+        more = pool.network_config.additional_node_network_configs
+        if pool.config.machine_type.startswith("a4-") and more:
+            changed.append((pool.network_config, list(more)))
+            pool.network_config.additional_node_network_configs = list(more)[1:]
+    try:
+        with here.without(NETWORKS, "", "gvnic-1"):
+            check = await here.look("P27", here.wish(NCCL))
+            strict = await here.look("P27", here.wish(NCCL, f"network.subnetworks={ten}"))
+    finally:
+        for config, more in changed:
+            config.additional_node_network_configs = more
+    assert check.result is Result.OK, check.reason
+    assert "9 of the 9 Network objects are there." in check.evidence
+    assert "a4-pool has 8 networks more" in check.evidence
+    assert strict.result is Result.FAIL
+    assert "Missing: gvnic-1." in strict.reason

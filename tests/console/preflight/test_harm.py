@@ -56,11 +56,13 @@ HARMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "P33": ("create jobsets", ()),
     "P34": ("A name belongs to one", (NCCL,)),
     "P35": ("container.clusters.create", ()),
+    "P36": ("no WorkloadPriorityClass high", (*QUEUED, "priorityClass=high")),
 }
 """What the check says then, and the launch that it is asked about (none: the cluster as a whole)."""
 TOGETHER = (
     ("P01", "P02", "P05", "P06", "P07", "P08", "P09", "P10", "P12", "P13", "P14", "P15", "P16", "P23", "P25", "P26",
-     "P27", "P28", "P29", "P32", "P33", "P34", "P35"),
+     "P27", "P28", "P29", "P32", "P33", "P34", "P35",
+     "P36"),
     ("P03", "P11", "P17", "P18", "P19", "P22", "P24", "P30", "P31"),
     ("P04", "P20", "P21"),
 )  # fmt: skip

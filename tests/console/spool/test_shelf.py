@@ -30,7 +30,7 @@ def put(shelf: Shelf, *texts: str, uid: str = "pod-uid") -> Path:
 
 
 def texts(root: Path) -> list[bytes]:
-    shelf = kept_job(root, "default", "llama")
+    shelf = kept_job(root, NOTE.context, "default", "llama")
     assert shelf is not None
     return [text for part in shelf.parts() for text in part.texts(0, 999)]
 
@@ -76,7 +76,7 @@ def test_a_copy_is_dropped_while_the_first_still_writes(tmp_path: Path) -> None:
 
 
 def test_names_from_the_server_never_lead_out_of_the_folder(tmp_path: Path) -> None:
-    shelf = Shelf.open(tmp_path / "logs", JobNote("../../evil", "default", "llama"))
+    shelf = Shelf.open(tmp_path / "logs", JobNote("../../evil", "default", "llama", NOTE.context))
     put(shelf, "a", uid="../../../x")
     shelf.close()
     assert texts(tmp_path / "logs") == [b"a"]

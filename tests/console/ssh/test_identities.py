@@ -10,16 +10,16 @@ import pytest
 from console.errors import BadInput
 from console.ssh import identities
 from console.ssh.places import Places
-from tests.openssh import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.programs("ssh-keygen", "ssh-agent", "ssh-add")
+
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
-    require("ssh", lab=False)
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "ssh"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     found = Places.find()

@@ -17,7 +17,6 @@ from console.ssh import include
 from console.ssh.entries import Entry, PodKeys, save
 from console.ssh.places import Places
 from console.ssh.undoing import undo
-from tests.openssh import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,6 @@ def written(places: Places, content: bytes | None) -> None:
 
 def read_by_ssh(places: Places, host: str) -> dict[str, str]:
     """Options of a host, as ssh itself understands the person's config."""
-    require("ssh", lab=False)
     done = subprocess.run(
         ["ssh", "-G", "-F", str(places.user_config), host], capture_output=True, text=True, check=True
     )
@@ -96,6 +94,7 @@ def test_whatever_it_holds_it_comes_back(places: Places, content: bytes) -> None
     assert places.user_config.read_bytes() == content
 
 
+@pytest.mark.programs("ssh")
 @pytest.mark.parametrize("name", ["hosts", "no newline at the end", "crlf", "match first", "catch all", "blank lines"])
 def test_ssh_reads_our_hosts_before_the_persons_own(places: Places, name: str) -> None:
     written(places, CONFIGS[name])
@@ -109,6 +108,7 @@ def test_ssh_reads_our_hosts_before_the_persons_own(places: Places, name: str) -
     assert found["identityfile"] == "/keys/my 100%% key", "as it is written: ssh replaces %% when it looks for the file"
 
 
+@pytest.mark.programs("ssh")
 def test_the_proxy_command_survives_the_shell(places: Places, tmp_path: Path) -> None:
     echo = tmp_path / "e c%ho's"
     echo.write_text('#!/bin/sh\nfor each in "$@"; do printf "<%s>" "$each"; done >"$(dirname "$0")/said"\nexit 1\n')
@@ -116,13 +116,13 @@ def test_the_proxy_command_survives_the_shell(places: Places, tmp_path: Path) ->
     with places.locked():
         save(places, entry(program=(str(echo),)))
     include.add(places)
-    require("ssh", lab=False)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", "prod", "-n", "team-b"]
     wanted += ["--entry", "a4-train", "train", "1"]
     assert (tmp_path / "said").read_text() == "".join(f"<{each}>" for each in wanted)
 
 
+@pytest.mark.programs("ssh")
 def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: Places, tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nprintf "%s %s" "$KUBECONFIG" "$PATH" >"$(dirname "$0")/said"\nexit 1\n')
@@ -130,9 +130,28 @@ def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: Places, tmp_path:
     with places.locked():
         save(places, entry(program=(str(echo),), kubeconfig="/a b:/c", many=True, path="/usr/bin:/bin:/x y"))
     include.add(places)
-    require("ssh", lab=False)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     assert (tmp_path / "said").read_text() == "/a b:/c /usr/bin:/bin:/x y"
+
+
+def test_another_home_than_the_accounts_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = Places.find()
+    assert include.line(places) == f"Include {places.config}"
+    assert places.config.is_absolute()
+    assert not places.config.is_relative_to(tmp_path), "ssh reads the account's config, and so our hosts lie there"
+
+
+def test_a_line_that_leads_elsewhere_is_replaced(places: Places) -> None:
+    places.user.mkdir(mode=0o700)
+    places.user_config.write_bytes(include.MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
+    assert include.add(places)
+    content = places.user_config.read_text()
+    assert content.count("Include") == 1
+    assert include.present(places)
+    assert include.remove(places)
+    assert places.user_config.read_text() == "Host work\n    User me\n"
 
 
 def test_files_are_for_this_account_alone(places: Places) -> None:
@@ -175,6 +194,7 @@ def test_a_link_stays_a_link(places: Places, tmp_path: Path) -> None:
     assert (places.user_config.is_symlink(), real.read_bytes()) == (True, CONFIGS["hosts"])
 
 
+@pytest.mark.programs("ssh")
 def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -216,6 +236,7 @@ def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, mo
     assert Places.find().own == tmp_path / "data" / "a4" / "ssh"
 
 
+@pytest.mark.programs("ssh")
 def test_hosts_of_two_clusters_stand_side_by_side(places: Places) -> None:
     with places.locked():
         save(places, entry())

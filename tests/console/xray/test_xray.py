@@ -20,6 +20,7 @@ from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
 from console.models.hang import Traced
 from console.models.whereabouts import Doing
 from console.xray import Xray
+from console.xray.xray import PY_SPY, PY_SPY_HASHES
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -133,8 +134,8 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert [process.rank for process in report.processes] == [0, 1, 2, 3], report.verdict
         (suspect,) = report.suspects
         assert (suspect.doing, suspect.ranks) == (Doing.DATA, (STUCK,))
-        assert report.summary == "3 in all_reduce, 1 in data loader (rank 2, node-1)"
-        assert report.verdict[0].startswith("Rank 2 on node-1 is in the data loader (train_step, ")
+        assert report.summary == "3 in all_reduce, 1 in data loader (rank 2, pod 1, GPU 0, node-1)"
+        assert report.verdict[0].startswith("Rank 2 (pod 1, GPU 0) on node-1 is in the data loader (train_step, ")
         assert report.verdict[0].endswith(" while 3 others wait in all_reduce.")
         assert ADVICE in report.advice[0]
         stuck = suspect.members[0]
@@ -210,7 +211,7 @@ async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_p
             await looking.record("default", "hung", report.processes[0], "py-spy", 1, tmp_path / "flame.svg")
         (tmp_path / "proc-1" / str(begun[-1].pid)).unlink()
         report = await looking.job("default", "hung")
-        assert report.short == "Rank 3 has no process any more while 3 others run all_reduce_perf."
+        assert report.short == "Rank 3 (pod 1, GPU 1) has no process any more while 3 others run all_reduce_perf."
         assert report.alarming
 
 
@@ -280,7 +281,7 @@ async def test_nccl_is_asked_again_about_who_is_behind(
     assert report.alarming == bool(blamed)
     assert report.ras.words, "what NCCL says is told in any case"
     if blamed:
-        assert report.verdict[0].startswith("Rank 2 on node-1 (pod hung-workload-0-1-")
+        assert report.verdict[0].startswith("Rank 2 (pod 1, GPU 0) on node-1 stays behind")
         assert report.verdict[1] == ("NCCL says MISMATCH: rank 2 on node-1 has launched 39 AllReduce, the others 40.")
 
 
@@ -294,7 +295,7 @@ async def test_a_process_that_is_gone_is_named_first() -> None:
 async def test_a_pod_all_of_whose_processes_are_gone_is_named_first() -> None:
     report = await xray(Cluster(), saying(answer(0, 1), answer())).job("default", "hung")
     assert [(each.rank, each.pod_rank) for each in report.processes if each.pid is None] == [(2, 1), (3, 1)]
-    assert report.short == "Ranks 2-3 have no process any more while 2 others are in step."
+    assert report.short == "Ranks 2-3 (pod 1) have no process any more while 2 others are in step."
 
 
 async def test_a_stopped_process_is_told_as_such() -> None:
@@ -304,7 +305,7 @@ async def test_a_stopped_process_is_told_as_such() -> None:
     said["processes"].append(stopped)
     report = await xray(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).job("default", "hung")
     assert "kill -CONT 5" in report.processes[3].problem
-    assert report.short == "Rank 3 is stopped while 3 others are in step."
+    assert report.short == "Rank 3 (pod 1, GPU 1) is stopped while 3 others are in step."
 
 
 async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,13 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
         return process.returncode or 0
 
     (why,) = (await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])).values()
-    assert why.startswith("ERROR: No matching distribution found for py-spy; and this machine has no py-spy")
+    assert why == "ERROR: No matching distribution found for py-spy; and this machine's py-spy runs on no A4"
+
+
+def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
+    locked = (Path(__file__).parents[3] / "uv.lock").read_text()
+    assert all(f'hash = "sha256:{each}"' in locked for each in PY_SPY_HASHES)
+    assert f"py_spy-{PY_SPY}-py2.py3-none-manylinux" in locked
 
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
@@ -366,15 +373,12 @@ async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> Non
     assert names(tmp_path) == []
 
 
-async def test_without_pip_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
-    """A pod whose pip reaches no index; what is copied runs there."""
+async def test_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
+    """No index is asked, and what is copied runs there."""
     begun: list[int] = []
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         begun.append(len(stdin))
-        if not stdin:
-            take(2, b"ERROR: No matching distribution found for py-spy\n")
-            return 1
         script = argv[2].replace("/usr/local/bin", str(tmp_path))
         process = await asyncio.create_subprocess_exec(
             "sh", "-c", script, *argv[3:], env={"PATH": os.environ["PATH"], "HOME": "/nowhere"},
@@ -385,7 +389,7 @@ async def test_without_pip_this_machine_s_py_spy_is_copied(tmp_path: Path) -> No
 
     failed = await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])
     assert failed == {"hung-workload-0-1-x7k1": ""}
-    assert len(begun) == 2
+    assert len(begun) == 1
     assert names(tmp_path) == ["py-spy"]
     assert os.access(tmp_path / "py-spy", os.X_OK)
 

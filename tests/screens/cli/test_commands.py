@@ -46,7 +46,7 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     told = a4.json("why", "dpo-a3b")
     assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("running", None, ["nan"])
-    assert told["why"].startswith("runs, but nan alarm: no loss printed at ")
+    assert told["why"].startswith("loss is NaN since step 118 (7.113 at 117)")
 
 
 def test_a_launch_runs_to_its_end_and_its_log_has_the_table(a4: Commands) -> None:
@@ -76,9 +76,9 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
         (("launch", "nccl-all-reduce", "--set", "gpus=12"), 2, "12"),
         (("launch", "no-such-recipe"), 2, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
         (("logs", "no-such-job"), 1, "There is no job no-such-job in namespace default."),
-        (("exec", "nccl-0412", "99", "--", "true"), 2, "nccl-0412 has no rank 99."),
+        (("exec", "nccl-0412", "99", "--", "true"), 2, "nccl-0412 has no pod 99."),
         (("exec", "nccl-0412", "0"), 2, "No command was given."),
-        (("exec", "ddp-smoke-3", "0", "--", "true"), 1, "Rank 0 of ddp-smoke-3 has ended (Completed)"),
+        (("exec", "ddp-smoke-3", "0", "--", "true"), 1, "Pod 0 of ddp-smoke-3 has ended (Completed)"),
         (("pods", "--context", "nowhere"), 2, "nowhere"),
     ],
 )

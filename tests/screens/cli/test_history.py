@@ -7,11 +7,14 @@ import json
 import os
 import pty
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.history import History, usual_place
+from console.models.owner import short_name
 from console.models.run import Outcome, RunRecord
+from console.settings import login_name
 from screens.__main__ import main
+from tests.contract.client import Api
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +104,41 @@ def test_leftovers_are_listed_and_removed(a4: Commands) -> None:
     assert len(a4.json("stop", "--leftovers", "writer", "--data", "--yes")["removed"]) == 2
     code, out, _ = a4.run("stop", "--leftovers", "writer")
     assert (code, out) == (0, "Nothing is left behind.\n")
+
+
+def test_what_one_launches_is_ones_own(a4: Commands) -> None:
+    assert a4.run("launch", "interactive", "--name", "own-one", "--set", "gpus=1", "--set", "queue=research")[0] == 0
+    jobs = {job["name"]: job for job in a4.json("jobs")["items"]}
+    assert jobs["own-one"]["owner"] == short_name(login_name())
+    mine = [job["name"] for job in a4.json("jobs", "--mine")["items"]]
+    assert "own-one" in mine
+    assert {"llama-70b", "own-one"} - set(mine) == {"llama-70b"}
+    assert all(jobs[name]["mine"] for name in mine)
+    owners = {each["job"]: each["owner"] for each in a4.json("workloads")["items"]}
+    assert owners["own-one"] == jobs["own-one"]["owner"]
+
+
+def create(a4: Commands, plural: str, body: dict[str, Any]) -> None:
+    async def made() -> None:
+        async with Api.open(a4.kubeconfig) as api:
+            await api.create(f"/api/v1/namespaces/default/{plural}", {"apiVersion": "v1", **body})
+
+    asyncio.run(made())
+
+
+def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Commands) -> None:
+    role = {"role": "worker"}
+    container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1000"]}
+    create(a4, "pods", {"kind": "Pod", "metadata": {"name": "training-worker-1", "labels": role},
+                     "spec": {"containers": [container]}})  # fmt: skip
+    port = {"port": 29500, "name": "training"}
+    create(a4, "services", {"kind": "Service", "metadata": {"name": "training-worker"},
+                         "spec": {"clusterIP": "None", "selector": role, "ports": [port]}})  # fmt: skip
+    assert a4.json("stop", "--leftovers", "--yes")["removed"] == []
+    code, out, _ = a4.run("stop", "--leftovers", "training-worker-1", "--yes")
+    assert code == 0
+    assert out.splitlines()[1].startswith("Pod   default    training-worker-1")
+    assert out.splitlines()[-1] == "Removed Pod training-worker-1."
 
 
 def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:

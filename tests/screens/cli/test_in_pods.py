@@ -37,12 +37,31 @@ def test_equal_outputs_stand_together(a4: Commands) -> None:
     code, out, _ = a4.run(
         "exec", JOB, "--all", "--grouped", "--", "sh", "-c", "case $(hostname) in *-0-3) echo odd;; esac"
     )
-    assert (code, out) == (0, "ranks 0-2, 4-7: (no output)\n≠ rank 3: odd\n")
+    assert (code, out) == (0, "pods 0-2, 4-7: (no output)\n≠ pod 3: odd\n")
+
+
+def test_a_quick_nccl_test_prints_its_rows_and_their_average(a4: Commands) -> None:
+    code, out, err = a4.run("nccl-quick", JOB, "1", "--first", "1M", "--last", "4M")
+    assert code == 0
+    sizes = [line.split()[0] for line in out.splitlines() if line.split()[0].isdigit()]
+    assert sizes == ["1048576", "2097152", "4194304"]
+    assert "average bus bandwidth" in out
+    assert "all_reduce_perf on the GPUs of pod 1" in err
+    assert "it is not the speed of this cluster" in err
+    code, out, _ = a4.run("nccl-quick", JOB, "--first", "1M", "--last", "1M", "--json")
+    (test,) = json.loads(out)["nccl"]
+    assert (code, [row["size"] for row in test["rows"]], test["finished"]) == (0, [1 << 20], True)
+
+
+def test_a_quick_nccl_test_with_sizes_that_cannot_be_is_refused(a4: Commands) -> None:
+    code, out, err = a4.run("nccl-quick", JOB, "--first", "2M", "--last", "1M")
+    assert (code, out) == (2, "")
+    assert "The first size 2M is above the last, 1M." in err
 
 
 def test_a_group_of_many_lines_has_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
     show_group(OutputGroup((0, 1), 3, "a\nb"), bold=False)
-    assert capsys.readouterr().out == "✗ ranks 0-1, exit code 3:\n  a\n  b\n"
+    assert capsys.readouterr().out == "✗ pods 0-1, exit code 3:\n  a\n  b\n"
 
 
 def test_ranks_as_json(a4: Commands) -> None:
@@ -56,17 +75,17 @@ def test_ranks_as_json(a4: Commands) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [
-        (("exec", JOB, "--ranks", "6-9", "--", "true"), 2, "There is no rank 8. Its ranks are 0-7."),
-        (("exec", JOB, "1", "--all", "--", "true"), 2, "Both rank 1 and several ranks were named."),
-        (("exec", JOB, "--all", "-i", "--", "true"), 2, "Standard input cannot go to many ranks."),
+        (("exec", JOB, "--ranks", "6-9", "--", "true"), 2, "There is no pod 8. Its pods are 0-7."),
+        (("exec", JOB, "1", "--all", "--", "true"), 2, "Both pod 1 and several pods were named."),
+        (("exec", JOB, "--all", "-i", "--", "true"), 2, "Standard input cannot go to many pods."),
         (("exec", JOB, "0", "-c", "nope", "--", "true"), 2, "has no container nope."),
         (("exec", JOB, "launcher/0", "--", "true"), 2, "has no replicated job launcher. It has workload."),
         (("exec", "pod/nope", "--", "true"), 1, "There is no pod nope in namespace default."),
         (("exec", JOB, "0", "--limit", "0.2", "--", "sleep", "9"), 124, "given up after 0.2 s"),
         (("cp", "a", "b"), 2, "Both sides are on this machine."),
         (("cp", f"{JOB}:0:a", f"{JOB}:1:b"), 2, "Both sides are in pods."),
-        (("cp", f"{JOB}:0:nope", "."), 1, f"There is no nope in rank 0 of {JOB}."),
-        (("cp", f"{JOB}:99:nope", "."), 2, f"{JOB} has no rank 99."),
+        (("cp", f"{JOB}:0:nope", "."), 1, f"There is no nope in pod 0 of {JOB}."),
+        (("cp", f"{JOB}:99:nope", "."), 2, f"{JOB} has no pod 99."),
         (("cp", "./no-such-file", f"{JOB}:0:"), 2, "There is no no-such-file on this machine."),
         (("cp", "./README.md", f"{JOB}:0:", "--read-only"), 3, "read-only"),
         (("shell", JOB, "0"), 2, "A shell needs a terminal."),
@@ -88,15 +107,15 @@ def test_a_folder_goes_to_every_rank_and_comes_back_from_each(a4: Commands, tmp_
     (tmp_path / "src/sub/a b").write_text("told")
     code, out, err = a4.run("cp", "-r", str(tmp_path / "src"), f"{JOB}:all:", "--ranks", "1-2")
     assert (code, err, len(out.splitlines())) == (0, "", 2)
-    assert f"rank 1 of {JOB}: " in out
+    assert f"pod 1 of {JOB}: " in out
     assert "1 file, 4 B in " in out
     assert "by exec; sha256 equal" in out
     code, out, _ = a4.run("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "1-2", "--json")
     reports = json.loads(out)
     assert [(each["rank"], each["files"], each["proof"]) for each in reports] == [(1, 1, "sha256"), (2, 1, "sha256")]
-    assert (tmp_path / "back/rank-2/src/sub/a b").read_text() == "told"
+    assert (tmp_path / "back/pod-2/src/sub/a b").read_text() == "told"
     code, out, err = a4.run("cp", f"{JOB}:all:src", str(tmp_path / "back"), "--ranks", "0-1")
-    assert (code, err) == (1, f"a4: There is no src in rank 0 of {JOB}.\n")
+    assert (code, err) == (1, f"a4: There is no src in pod 0 of {JOB}.\n")
     assert "4 B of it was there" in out
 
 
@@ -131,7 +150,7 @@ def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfi
                 typed = True
         assert process.wait(LIMIT) == 7
     os.close(outside)
-    assert f"\x1b]2;a4: rank 2 of {JOB}\x07".encode() in shown
+    assert f"\x1b]2;a4: pod 2 of {JOB}\x07".encode() in shown
     assert b"llama-70b-workload-0-2" in shown
 
 

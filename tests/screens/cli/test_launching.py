@@ -28,6 +28,13 @@ def typist() -> Iterator[Typist]:
         practice.stop()
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks of a launch are given the time that they need on a busy machine."""
+    monkeypatch.setattr("console.preflight.running.BEFORE_LAUNCH", 60.0)
+    monkeypatch.setattr("console.preflight.running.ASKING_GOOGLE", 60.0)
+
+
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     told = typist.worked("launch", "W03", "--name", "fit", "--set", "queue=a4", "--dry-run", "--json").data
     assert told["forecast"]["verdict"] in {"fits now", "fits split over blocks", "waits"}
@@ -40,10 +47,18 @@ def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     assert "kind: JobSet" in never.out
 
 
+def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
+    values = ("--set", "queue=a4", "--set", "env.PRACTICE_FAULT=nan:20,boom:3")
+    told = typist.a4("launch", "qwen3-30b-pretrain", "--name", "fault", *values, "--helm")
+    assert told.code == 0
+    assert "a4: PRACTICE_FAULT: nan:20 never happens: the training has 9 iterations." in told.err
+    assert "a4: PRACTICE_FAULT: there is no fault boom; there are nan, spike, slow, " in told.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--set", "gpus=12"], 2, "gpus: GPUs must be 1, 2, 4 or a multiple of 8"),
+        (["--set", "gpus=12"], 2, "gpus: GPUs must be 1 to 8, or a multiple of 8"),
         (["--set", "gpus=many"], 2, "GPUs must be a whole number; many was given."),
         (["--set", "ttl=soon"], 2, "must be a whole number; soon was given."),
         (["--set", f"ttl={TOKEN}"], 2, "must be a whole number"),
@@ -141,3 +156,29 @@ def test_a_recipe_has_to_be_named(typist: Typist) -> None:
 def test_recipes_are_listed_with_their_numbers(typist: Typist) -> None:
     codes = {each["code"] for each in json.loads(typist.worked("recipes", "--json").out)}
     assert codes == {f"W{number:02}" for number in range(1, 25)} - {"W23"}
+
+
+def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist: Typist) -> None:
+    lacks = (
+        "--set",
+        "storage.gcs=nowhere=/gcs",
+        "--set",
+        "serviceAccount=trainer",
+        "--set",
+        "secrets.HF_TOKEN=hub/token",
+    )
+    told = typist.a4("launch", "W03", "--name", "lacks", "--set", "queue=a4", *lacks)
+    assert (told.code, told.out) == (1, "")
+    assert "a4: P11 Bucket in the same region: The bucket gs://nowhere does not exist." in told.err
+    assert "a4: Fix: Name one that is there (B, or a4 buckets, lists them), or make it." in told.err
+    assert "There is no ServiceAccount trainer in default." in told.err
+    assert "There is no Secret hub in default." in told.err
+    assert "lacks was not launched: 3 checks failed (P11" in told.err
+    assert not [job for job in typist.worked("jobs", "--json").data["items"] if job["name"] == "lacks"]
+
+
+def test_without_a_look_it_is_launched_as_it_is(typist: Typist) -> None:
+    words = ("launch", "interactive", "--set", "gpus=1", "--set", "queue=a4", "--set", "secrets.HF_TOKEN=hub/token")
+    assert "P36 Objects it names" in typist.a4(*words, "--name", "unseen").err
+    told = typist.a4(*words, "--name", "unseen", "--no-preflight")
+    assert (told.code, told.err) == (0, "")

@@ -122,14 +122,14 @@ async def test_following_shows_what_is_there_though_ranks_wait_for_their_pods(mo
 async def test_a_job_without_pods_is_named_and_not_one_of_its_ranks(session: FakeSession) -> None:
     with pytest.raises(NotFound, match=r"^dpo-b has no pods: the job is"):
         await logs.logs(parse(["logs", "dpo-b", "--all"]))
-    with pytest.raises(NotFound, match=r"^Rank 1 of dpo-b has no pod"):
+    with pytest.raises(NotFound, match=r"^Pod 1 of dpo-b is not there"):
         await logs.logs(parse(["logs", "dpo-b", "1"]))
 
 
 async def test_consensus_levels_patterns_and_json(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = await say(capsys, "logs", "llama", "--all", "--consensus")
-    assert out[0] == "[×6 of 6] ready"
-    assert out[-1] == "[rank 4] RuntimeError: x"
+    assert out[0] == "[6/6] ready"
+    assert out[-1] == "[pod 4] RuntimeError: x"
     out, _ = await say(capsys, "logs", "llama", "--all", "--level", "error")
     assert out == ["[4] RuntimeError: x"]
     out, _ = await say(capsys, "logs", "llama", "2", "--grep", "mine")
@@ -149,7 +149,7 @@ async def test_a_rank_whose_pod_is_gone_and_of_which_nothing_was_kept_is_said(
     session.show(
         pods={key: pod for key, pod in session.fleet.pods.items() if not key[1].startswith("sweep-workload-0-0")}
     )
-    with pytest.raises(NotFound, match=r"^The pod of rank 0 of sweep is gone, and nothing .* was kept: the job is"):
+    with pytest.raises(NotFound, match=r"^Pod 0 of sweep is gone, and nothing .* was kept: the job is"):
         await logs.logs(parse(["logs", "sweep", "0", *words]))
     assert capsys.readouterr().out == ""
     session.logs["default", "sweep-workload-0-1-x7k1"] = []
@@ -162,15 +162,15 @@ async def test_of_a_deleted_job_a_rank_is_named_of_which_nothing_was_kept(
     del session.logs["default", PODS[3]]
     await say(capsys, "logs", "llama", "--all")
     session.show(jobsets={}, pods={})
-    with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its rank 3 was kept") as raised:
+    with pytest.raises(NotFound, match=r"^llama is gone, and nothing of the log of its pod 3 was kept") as raised:
         await logs.logs(parse(["logs", "llama", "3"]))
     assert "a4 logs llama --all" in raised.value.hint
-    with pytest.raises(BadInput, match=r"^llama has no rank 6"):
+    with pytest.raises(BadInput, match=r"^llama has no pod 6"):
         await logs.logs(parse(["logs", "llama", "6"]))
 
 
 async def test_one_rank_and_all_of_them_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"^Both rank 0 and all ranks were named"):
+    with pytest.raises(BadInput, match=r"^Both pod 0 and all pods were named"):
         await logs.logs(parse(["logs", "llama", "0", "--all"]))
 
 
@@ -212,7 +212,7 @@ async def followed_by_consensus(
 
     monkeypatch.setattr("sys.stdout", SimpleNamespace(write=write, flush=lambda: None))
     log = SimpleNamespace(
-        lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
+        unread=(), lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
     )
     options = parse(["logs", "llama", "--all", "-f", "--consensus"])
     task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.Picks(options)))
@@ -227,7 +227,7 @@ async def followed_by_consensus(
 async def test_a_last_line_of_one_rank_is_printed_though_nothing_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [[RankLine(0, 1000.0, "step 1"), RankLine(1, 1000.0, "step 1")], [RankLine(1, 1001.0, "CUDA error")]]
     printed, at = await followed_by_consensus(monkeypatch, batches, "CUDA error")
-    assert printed == ["[×2 of 2] step 1\n", "[rank 1] CUDA error\n"]
+    assert printed == ["[2/2] step 1\n", "[pod 1] CUDA error\n"]
     assert at >= log_printers.SETTLES
 
 
@@ -240,7 +240,7 @@ async def test_what_was_there_when_following_began_is_printed_at_once(
         [RankLine(1, 101.0, "ready"), RankLine(1, 200.0, "RuntimeError")],
     ]
     printed, at = await followed_by_consensus(monkeypatch, batches, "mine", waiting=waiting)
-    assert printed == ["[×2 of 2] ready\n", "[rank 1] RuntimeError\n", "[rank 0] mine\n"]
+    assert printed == ["[2/2] ready\n", "[pod 1] RuntimeError\n", "[pod 0] mine\n"]
     assert at < log_printers.SETTLES - 1
 
 
@@ -252,7 +252,7 @@ def started_again(session: FakeSession) -> None:
         main = replace(pod.containers[-1], restarts=int(rank == 2))
         fresh = replace(pod, name=f"{name}-new", uid=f"new-{rank}", attempt=1, containers=(main,))
         pods["default", fresh.name] = fresh
-        session.logs["default", fresh.name] = [LogLine(time.time() + 60, f"rank {rank} runs again")]
+        session.logs["default", fresh.name] = [LogLine(time.time() + 60, f"pod {rank} runs again")]
     session.show(pods=pods)
     session.previous_logs["default", f"{PODS[2]}-new"] = [
         LogLine(time.time() + 30 + at, f"before {at}") for at in (0, 1)
@@ -272,7 +272,7 @@ async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_fro
         "[4] RuntimeError: x", "[2] before 0", "[2] before 1",
     ]  # fmt: skip
     assert "previous run: 5 of 6 read, 0 lines lost" in err
-    assert "rank 5: its earlier pod is gone, and no log of an earlier run was kept" in err
+    assert "pod 5: its earlier pod is gone, and no log of an earlier run was kept" in err
     out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--tail", "1", "--grep", "before|mine")
     assert [line[:3] for line in out] == ["[0]", "[1]", "[3]", "[2]"]
     out, _ = await say(capsys, "logs", "llama", "--all", "-p", "--consensus", "--json")
@@ -281,7 +281,7 @@ async def test_the_previous_runs_of_all_ranks_come_from_their_containers_and_fro
 
 
 async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(NotFound, match=r"^No rank of llama has a previous run: not started again"):
+    with pytest.raises(NotFound, match=r"^No pod of llama has a previous run: not started again"):
         await say(capsys, "logs", "llama", "--all", "--previous")
     await say(capsys, "logs", "llama", "--all")
     started_again(session)
@@ -295,7 +295,7 @@ async def test_the_previous_run_of_one_rank(session: FakeSession, capsys: pytest
     assert out[-1] == "[4] RuntimeError: x"
     assert not any("runs again" in line for line in out)
     assert "is not in the cluster any more" in err
-    with pytest.raises(BadInput, match="llama has no rank 6"):
+    with pytest.raises(BadInput, match="llama has no pod 6"):
         await say(capsys, "logs", "llama", "6", "-p")
     with pytest.raises(NotFound, match="There is no job never"):
         await say(capsys, "logs", "never", "-p")
@@ -356,8 +356,8 @@ async def test_a_deleted_job_is_read_from_what_was_kept(
 async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
     session.logs["default", "sweep-workload-0-1-x7k1"] = [LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")]
     out, _ = await say(capsys, "why", "sweep")
-    assert out[0].startswith("Rank 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
-    assert "GPU: Xid 79 on 0000:0f:00: off" in out
+    assert out[0].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
+    assert any(line.startswith("Xid 79 on 0000:0f:00: ") for line in out)
     out, _ = await say(capsys, "why", "dpo-b")
     assert "needs 32 GPUs" in out[0]
     out, _ = await say(capsys, "why", "llama", "--json")
@@ -378,9 +378,9 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
     assert out == ["llama runs; nothing more is known of it: Could not read its log: no."]
     session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
     out, _ = await say(capsys, "why", "llama")
-    assert out == ["llama runs, but nan alarm: no loss printed at 118."]
+    assert out == ["llama diverged: no loss printed at 118.", "t, or a4 training llama, shows the curve."]
     told = json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))
-    assert told["why"] == "runs, but nan alarm: no loss printed at 118"
+    assert (told["why"], told["health"]["state"]) == ("no loss printed at 118", "diverged")
     assert [each["kind"] for each in told["alarms"]] == ["nan"]
 
 

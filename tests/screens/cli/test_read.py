@@ -61,7 +61,7 @@ def test_a_training_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_keys_and_what_is_unknown_or_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text(LOG)
     said = read_json(tmp_path / "log", capsys)
-    assert list(said) == ["nccl", "training"]
+    assert list(said) == ["nccl", "training", "failures", "restarts", "ended", "scores", "stacks"]
     (test,), (run,) = said["nccl"], said["training"]
     assert list(test) == [
         "program", "version", "ranks", "rows", "avg_busbw", "out_of_bounds", "ok", "finished", "error",
@@ -115,8 +115,8 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
     told.more(reading, ended=True)
     told.end(reading)
     assert capsys.readouterr().out.splitlines() == [
-        "6/200  loss 5.817  grad norm 2.009  lr 4.78e-05",
-        "hf: 2 steps, 0 restarts, 0 with nan, ended at step 6 of 200",
+        "-  loss 5.817  grad norm 2.009  lr 4.78e-05",  # of step 10 by its epoch, and the bar after it never came
+        "hf: 2 steps, 0 restarts, 0 with nan",
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[st
     told, steps = Told(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
         run = TrainingRun("hf", tuple(steps[:known]), (), unsettled=unsettled)
-        told.more(cast("LogReading", SimpleNamespace(nccl=(), training=(run,))))
+        told.more(cast("LogReading", SimpleNamespace(growing_tests=(), growing_runs=(run,))))
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 
 

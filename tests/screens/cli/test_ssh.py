@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from console.models.attach import STEPS
-from tests.openssh import OpenSsh, alone, require
+from tests.openssh import OpenSsh, alone
 from tests.screens.cli.commands import Commands
 
+pytestmark = pytest.mark.programs("ssh", "ssh-keygen")
 JOB = "llama-70b"
 SPEED = 10.0
 A4 = Path(sys.executable).with_name("a4")
@@ -31,7 +32,6 @@ class SshCommands(Commands):
 def a4(
     kubeconfig: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> SshCommands:
-    require("ssh", lab=False)
     return SshCommands(kubeconfig, alone(monkeypatch, tmp_path / "ssh"), capfd)
 
 

@@ -60,7 +60,7 @@ async def test_what_is_wrong_is_said_on_standard_error_and_by_the_exit_code(tmp_
         process = await a4("proxy", "train", "x", "--kubeconfig", kubeconfig)
         _, errors = await process.communicate()
         assert process.returncode == 2
-        assert errors.startswith(b"a4: x is no rank. Give a number that counts over the whole job (3)")
+        assert errors.startswith(b"a4: x is no index of a pod. Give a number that counts over the whole job (3)")
     process = await a4("proxy", "pod/p", "--kubeconfig", kubeconfig, "--wait", "0")
     _, errors = await process.communicate()
     assert process.returncode == 4
@@ -108,9 +108,9 @@ async def test_forward_then_list_stop_and_profiles(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["forward", "train", "0"], "Name a job, a rank and one or more ports."),
+        (["forward", "train", "0"], "Name a job, a pod and one or more ports."),
         (["forward", "train", "0", "99999"], "99999 names no ports."),
-        (["forward", "train", "0", "8888", "9000:8888"], "Port 8888 of the rank is named twice."),
+        (["forward", "train", "0", "8888", "9000:8888"], "Port 8888 of the pod is named twice."),
         (["forward", "--profile", "nope"], "There is no profile nope."),
         (["tunnels", "stop"], "Name the tunnels to stop, or give --all."),
     ],

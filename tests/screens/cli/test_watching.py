@@ -39,12 +39,22 @@ def test_gpus_worst_first(a4: Commands) -> None:
     assert (code, rank["source"], rank["gpus"][1]["utilization"]) == (0, "dcgm", 0.0)
 
 
+def test_what_goes_over_the_network(a4: Commands) -> None:
+    told = a4.json("gpus", "llama-70b")
+    assert len(told["pods"]) == 8
+    for pod in told["pods"]:
+        assert [each["name"] for each in pod["rdma"]] == [f"mlx5_{card}/1" for card in range(8)]
+        assert all(0 < each["received"] < 50e9 for each in pod["rdma"])
+        assert all(0 < gpu["nvlink_received"] < 900e9 for gpu in pod["gpus"])
+    assert "RDMA" in told["words"]
+
+
 def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     code, out, _ = a4.run("alarms", "--listen", "4", "--json")
     told = json.loads(out)
     assert code == 5
     assert [(each["job"], each["words"]) for each in told["alarms"] if each["kind"] == "nan"] == [
-        ("dpo-a3b", "no loss printed at 118")
+        ("dpo-a3b", "loss is NaN since step 118 (7.113 at 117)")
     ]
     coverage = told["coverage"]
     assert coverage["heard"] == coverage["running"] >= 3
@@ -57,7 +67,7 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
         (("llama-70b", "--until", "step=10", "--until", "loss<0"), 0, "step=10 reached"),
         (("ddp-smoke-3",), 0, "ddp-smoke-3: done."),
         (("sft-a3b",), 1, "sft-a3b failed before done was reached"),
-        (("dpo-a3b", "--without", "gpu,behind"), 5, "nan alarm: no loss printed at 118"),
+        (("dpo-a3b", "--without", "gpu,behind"), 5, "nan alarm: loss is NaN since step 118"),
         (("llama-70b", "--until", "loss<0", "--timeout", "1", "--ignore-alarms"), 6, "not reached within 1 s"),
         (("ddp-ablation", "--until", "busbw>9"), 7, "is done, and busbw>9 was not reached"),
         (("llama-70b", "--until", "nix"), 2, "cannot be waited for"),

@@ -12,7 +12,7 @@ def said(*links: Link, trouble: str = "") -> str:
 
 def test_live() -> None:
     assert said(Link("pods", LinkState.LIVE, heard=NOW - 4)) == "● live"
-    assert said(Link("pods", LinkState.LIVE, heard=NOW - 14)) == "● live, quiet for 10 s"
+    assert said(Link("pods", LinkState.LIVE, heard=NOW - 14)) == "● live, no change for 10 s"
 
 
 def test_before_anything_is_known() -> None:

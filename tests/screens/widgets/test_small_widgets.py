@@ -29,9 +29,9 @@ def test_a_quota_bar_tells_own_borrowed_and_free() -> None:
 
 
 def test_sentences_break_at_spaces_and_keep_words_of_two_inks_whole() -> None:
-    runs = [Run("ranks\u00a0", "dim"), Run("2/2", "ok"), Run("  and more words")]
+    runs = [Run("pods\u00a0", "dim"), Run("2/2", "ok"), Run("  and more words")]
     lines = ["".join(run.text for run in line) for line in folded_runs(runs, 12)]
-    assert lines == ["ranks\u00a02/2", "and more", "words"]
+    assert lines == ["pods\u00a02/2", "and more", "words"]
 
 
 def test_a_sentence_that_is_cut_says_so_at_a_whole_word() -> None:
@@ -64,7 +64,7 @@ class Host(App[None]):
         self.register_theme(DARK)
         self.theme = DARK.name
         self.query_one(RankMatrix).cells = tuple(RankCell(number, OK) for number in range(70))
-        self.query_one(TabStrip).tabs = (Tab("a", "r", "Ranks"), Tab("b", "l", "Log", "rank 0"))
+        self.query_one(TabStrip).tabs = (Tab("a", "r", "Ranks"), Tab("b", "l", "Log", "pod 0"))
 
     def on_rank_matrix_opened(self, event: RankMatrix.Opened) -> None:
         self.opened.append(event.number)

@@ -1,0 +1,43 @@
+"""Finding a job by its name, and saying truly why it is not found: not there, not known yet, or not to be seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.errors import NotAllowed, NotFound, Unreachable
+from console.models.link import LinkState
+
+if TYPE_CHECKING:
+    from console.models.fleet import Fleet
+    from console.models.job import JobSet
+
+
+def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
+    """The JobSet of that name; NotFound names those there are, NotAllowed and Unreachable where none can be seen."""
+    job = fleet.jobsets.get((namespace, name))
+    if job is None:
+        require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+        known = sorted(other for where, other in fleet.jobsets if where == namespace)
+        hint = (
+            f"There are: {', '.join(known)}." if known else "There are none; a4 jobs -A lists those of all namespaces."
+        )
+        raise NotFound(f"There is no job {name} in namespace {namespace}.", hint)
+    return job
+
+
+def require_jobs(fleet: Fleet, what: str) -> None:
+    """NotAllowed or Unreachable if the JobSets cannot be seen; `what` is what can then not be known."""
+    require_seen(fleet, "jobsets", what)
+
+
+def require_seen(fleet: Fleet, kind: str, what: str) -> None:
+    """The same for any watched kind, named by its plural."""
+    link = fleet.links.get(kind)
+    if link is None:
+        return
+    if link.state is LinkState.FORBIDDEN:
+        raise NotAllowed(f"{what} cannot be known: {link.why}", link.hint, status=403)
+    if link.state is LinkState.STALE and not getattr(fleet, kind):
+        raise Unreachable(f"{what} is not known: {link.why}", link.hint)
+    if link.state is LinkState.ABSENT:
+        raise NotFound(link.why, link.hint, status=404)

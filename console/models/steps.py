@@ -1,0 +1,240 @@
+"""The steps of a run, packed: a million of them with ten numbers each take a hundred megabytes, not a thousand."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any, overload
+
+from console.models.training import Step
+
+_PACKED = 1024
+"""Steps that are packed at once; as many of the latest are not, because reports of those may still come."""
+_NO_COUNT = -1
+_NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")
+"""What stands in a column for "not said"; the lowest number there is."""
+_COUNTS = frozenset({"step", "total", "skipped"})
+_MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
+_DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
+
+
+class Packed:
+    """Some steps as columns, which never change."""
+
+    __slots__ = ("columns", "extra", "first", "size")
+
+    def __init__(self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int) -> None:
+        """`columns`: of each field that is said of any; `extra`: of each name, which all of these steps have."""
+        self.columns, self.extra, self.size = columns, extra, size
+        numbers = columns.get("step")
+        self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Step]:
+        others: Iterable[dict[str, float]] = ({} for _ in range(self.size))
+        if self.extra:
+            names = tuple(self.extra)
+            others = (dict(zip(names, each, strict=True)) for each in zip(*self.extra.values(), strict=True))
+        fields = [self._field(name) for name in Step._fields[:-1]]
+        return map(_MADE, zip(*fields, others, strict=False))
+
+    def __getitem__(self, at: int) -> Step:
+        values = [next(iter(self._field(name, at))) for name in Step._fields[:-1]]
+        return _MADE((*values, {name: column[at] for name, column in self.extra.items()}))
+
+    def _field(self, name: str, at: int | None = None) -> Iterable[Any]:
+        column = self.columns.get(name)
+        if column is None:
+            return repeat(_DEFAULTS.get(name))
+        values = column if at is None else column[at : at + 1]
+        if name in _DEFAULTS:
+            return map(bool, values)
+        missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+        return [None if each == missing else each for each in values] if missing in values else values
+
+    def place(self, number: int) -> int | None:
+        """Where that step stands."""
+        numbers = self.columns.get("step")
+        try:
+            return numbers.index(number) if numbers is not None else None
+        except ValueError:
+            return None
+
+
+def packed(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> Packed:
+    """These values as columns, of fields that have them all."""
+    made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
+    return Packed(made, {name: array("d", values) for name, values in extra.items()}, size)
+
+
+def _pack(steps: list[Step]) -> Packed | list[Step]:
+    """These steps as columns, if all tell of the same things."""
+    names = tuple(steps[0].extra)
+    if any(tuple(step.extra) != names for step in steps):
+        return steps
+    made: dict[str, array[Any]] = {}
+    for at, name in enumerate(Step._fields[:-1]):
+        values = [step[at] for step in steps]
+        if name in _DEFAULTS:
+            if any(values):
+                made[name] = array("b", values)
+        elif any(value is not None for value in values):
+            missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+            made[name] = array(
+                "q" if name in _COUNTS else "d", [missing if value is None else value for value in values]
+            )
+    return Packed(made, {name: array("d", [step.extra[name] for step in steps]) for name in names}, len(steps))
+
+
+class Steps(Sequence[Step]):
+    """A row of steps that grows; a copy shares what is packed."""
+
+    __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._chunks: list[Packed | list[Step]] = []
+        """None of them changes: one whose step changes is replaced."""
+        self._starts: list[int] = [0]
+        """Place of the first step of each chunk, and of the tail."""
+        self._firsts: list[int] = []
+        """First number in each chunk, or in the chunks before it; numbers grow, where there are any."""
+        self._tail: list[Step] = []
+        for step in steps:
+            self.append(step)
+
+    def copy(self) -> Steps:
+        """As they are now."""
+        other = Steps()
+        other._chunks, other._starts = self._chunks.copy(), self._starts.copy()
+        other._firsts, other._tail = self._firsts.copy(), self._tail.copy()
+        return other
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._tail)
+
+    def __iter__(self) -> Iterator[Step]:
+        for chunk in self._chunks:
+            yield from chunk
+        yield from self._tail
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Step]: ...
+    def __getitem__(self, at: int | slice) -> Step | list[Step]:
+        if isinstance(at, slice):
+            return self._slice(*at.indices(len(self)))
+        at += len(self) if at < 0 else 0
+        if at >= self._starts[-1]:
+            return self._tail[at - self._starts[-1]]
+        if at < 0:
+            raise IndexError(at)
+        chunk = bisect_right(self._starts, at) - 1
+        return self._chunks[chunk][at - self._starts[chunk]]
+
+    def _slice(self, start: int, stop: int, every: int) -> list[Step]:
+        if every != 1:
+            return [self[at] for at in range(start, stop, every)]
+        found: list[Step] = []
+        for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
+            begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
+            if begin >= stop:
+                break
+            found += list(chunk)[max(0, start - begin) : stop - begin]
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def nans(self) -> int:
+        """How many of them are alarms, without making each of them again."""
+        packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, Packed))
+        others = (step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, Packed) for step in chunk)
+        return packed + sum(others)
+
+    # it grows
+
+    def append(self, step: Step) -> None:
+        """One more."""
+        self._tail.append(step)
+        if len(self._tail) >= 2 * _PACKED:
+            self._add(_pack(self._tail[:_PACKED]))
+            del self._tail[:_PACKED]
+
+    def extend(self, more: Packed) -> None:
+        """Many more, all with numbers."""
+        if self._tail:
+            self._add(_pack(self._tail))
+            self._tail = []
+        self._add(more)
+
+    def _add(self, chunk: Packed | list[Step]) -> None:
+        self._chunks.append(chunk)
+        self._starts.insert(len(self._starts) - 1, self._starts[-1])
+        self._starts[-1] += len(chunk)
+        first = chunk.first if isinstance(chunk, Packed) else _first(chunk)
+        self._firsts.append(first if first is not None else self._firsts[-1] if self._firsts else -1)
+
+    def __setitem__(self, at: int, step: Step) -> None:
+        at += len(self) if at < 0 else 0
+        if at < self._starts[-1]:
+            chunk = bisect_right(self._starts, at) - 1
+            steps = list(self._chunks[chunk])
+            steps[at - self._starts[chunk]] = step
+            self._chunks[chunk] = steps
+        else:
+            self._tail[at - self._starts[-1]] = step
+
+    def insert(self, at: int, step: Step) -> None:
+        """One more in front of the one there."""
+        rest = [step, *self[at:]]
+        self.cut(at)
+        for each in rest:
+            self.append(each)
+
+    def cut(self, size: int) -> None:
+        """Only the first ones stay."""
+        while size < self._starts[-1]:
+            rest = list(self._chunks.pop())
+            self._firsts.pop()
+            del self._starts[-1]
+            self._tail = rest
+        del self._tail[size - self._starts[-1] :]
+
+    def place(self, number: int) -> int | None:
+        """Where the step of that number stands; numbers grow, but for steps without one between them."""
+        for at in range(len(self._tail) - 1, -1, -1):
+            known = self._tail[at].step
+            if known == number:
+                return self._starts[-1] + at
+            if known is not None and known < number:
+                return None
+        for chunk in range(bisect_right(self._firsts, number) - 1, -1, -1):
+            here = self._chunks[chunk]
+            found = here.place(number) if isinstance(here, Packed) else _place(here, number)
+            if found is not None:
+                return self._starts[chunk] + found
+            if (here.first if isinstance(here, Packed) else _first(here)) is not None:
+                return None
+        return None
+
+
+def _first(steps: list[Step]) -> int | None:
+    return next((step.step for step in steps if step.step is not None), None)
+
+
+def _place(steps: list[Step], number: int) -> int | None:
+    return next((at for at, step in enumerate(steps) if step.step == number), None)

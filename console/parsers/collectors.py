@@ -1,0 +1,485 @@
+"""What collectors of logs put around the lines of a program, taken off before anything is read.
+
+That is JSON (of Docker's files, of Google Cloud, of journald and of agents that ship logs: a record a line or one
+array), CSV, the lists of Ansible, `grep -n` with and without names of files, stern's two words, and UTF-16. Which one
+it is shows in the first lines; a log without any of it passes as it is, and costs nothing after them. Where a record
+tells its pod, host or file, that stands in front of its text as kubectl writes it, `[pod/NAME] `, so that processes are
+told apart.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOOKED = 50
+"""First lines by which it is known what a log is wrapped in."""
+LARGEST = 64 << 20
+"""Bytes that are kept until the end of the log, of one that can only be read as a whole."""
+_LONGEST = 1 << 20
+"""Bytes of a first line, or of a record, that are looked at."""
+_SPLIT = 16_000
+"""Docker cuts longer lines than this into several records."""
+_TEXTS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
+"""Members of a record that hold the text."""
+_TIMES = ("timestamp", "time", "@timestamp", "receiveTimestamp", "__REALTIME_TIMESTAMP", "ts", "date", "_time")
+_PODS = ("resource.labels.pod_name", "kubernetes.pod_name", "kubernetes.pod.name", "pod_name", "pod")
+_LISTS = re.compile(r'\s*"(stdout_lines|stderr_lines|msg)": \[\s*$')
+_TOLD = re.compile(
+    r"\s*(?:ok|changed|failed|fatal): \[([^\]\s]{1,253})\](?: => \(item=.{0,300}?\))?(?:: FAILED!)? => (\{.*)$"
+)
+_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,100000}"),?\s*$')
+_WHOLE = re.compile(r'\s*"(stdout|msg)": ("(?:[^"\\]|\\.){0,1000000}"),?\s*$')
+_NUMBERED = re.compile(rb"(\d{1,9})([:-])(?!\d\d(?::\d\d)?\b)(.*)", re.DOTALL)
+_FILED = re.compile(
+    rb"(?P<file>(?:[\w.~@+-]*/)+[\w.@+-]{1,200}|[\w@+-][\w.@+-]{0,200}\.(?:log|txt|out|err)(?:\.\d+)?)"
+    rb"(?<!\.py)(?<!\.cc)(?<!\.cu)(?<!\.h)(?<!\.cpp)(?::(?:\d{1,9}:)?|-\d{1,9}-)(?P<text>.*)",
+    re.DOTALL,
+)
+"""A file, and the number of the line if it was asked for; files of source code stand in front of warnings."""
+_STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
+_WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())
+"""Words of programs, which are no names of containers."""
+_SURE = 3
+"""Lines that have to look alike where one could be of anything."""
+_RISING = 20
+"""Lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not."""
+
+
+class _Wrap(Protocol):
+    """One kind of wrapping."""
+
+    def line(self, line: bytes) -> bytes:
+        """The text in that line, with its line end; the line itself if nothing is around it."""
+
+    def end(self) -> bytes:
+        """What was kept until the end."""
+
+
+class Collected:
+    """Takes the wrapping off a log that comes in any pieces."""
+
+    def __init__(self) -> None:
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._begun = False
+        self._head, self._rest = b"", b""
+        self._held: list[bytes] = []
+        """First lines that may be wrapped, until it is clear in what."""
+        self._seen = 0
+        self._wrap: _Wrap | None = None
+        self._whole: bytearray | None = None
+        """All so far of a log that may be one JSON array."""
+        self._plain = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The lines of the program in it, as far as they can be told yet."""
+        if not self._begun:
+            self._head += data
+            if len(self._head) < _ENOUGH:
+                return b""
+            data = self._begin()
+        elif self._decoder is not None:
+            data = self._decoder.decode(data).encode()
+        return data if self._plain else self._unwrap(data)
+
+    def close(self) -> bytes:
+        """The rest of them."""
+        data = self._begin() if not self._begun else b""
+        if self._decoder is not None:
+            data += self._decoder.decode(b"", True).encode()
+        said = self._unwrap(data) if not self._plain else data
+        if self._whole is not None:
+            return said + _of_array(bytes(self._whole))
+        rest, self._rest = self._rest, b""
+        if self._plain:
+            return said + rest
+        if rest:
+            said += self._line(rest)
+        said += self._decide(over=True)
+        return said + (self._wrap.end() if self._wrap else b"")
+
+    def _begin(self) -> bytes:
+        """Which letters the bytes are: UTF-8, or UTF-16 by its mark or by the zeros of every second byte."""
+        self._begun = True
+        head, self._head = self._head, b""
+        name = _utf16(head)
+        if name:
+            self._decoder = codecs.getincrementaldecoder(name)("replace")
+            head = self._decoder.decode(head).lstrip("\ufeff").encode()
+        head = head.removeprefix(codecs.BOM_UTF8)
+        if _ARRAY.match(head):
+            self._whole = bytearray()
+        return head
+
+    def _unwrap(self, data: bytes) -> bytes:
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) <= LARGEST:
+                return b""
+            data, self._whole = bytes(self._whole), None
+        data = self._rest + data
+        cut = data.rfind(b"\n") + 1
+        self._rest = data[cut:]
+        said, at = [], 0
+        while at < cut and not self._plain:
+            end = data.index(b"\n", at) + 1
+            said.append(self._line(data[at:end]))
+            at = end
+        drawn = self._wrap is None and b"\r" in self._rest[:-1]  # a progress bar, which no collector splits
+        if self._plain or drawn or len(self._rest) > _LONGEST:
+            said.append(data[at:cut] + self._rest)
+            self._rest = b""
+            self._plain = self._plain or self._wrap is None
+        return b"".join(said)
+
+    def _line(self, line: bytes) -> bytes:
+        if self._wrap is not None:
+            return self._wrap.line(line)
+        if not line.strip() or line.startswith((b"+ ", b"--\n")):
+            if not self._held:
+                return line
+            self._held.append(line)
+            return b""
+        self._wrap = _wrap_of(line) if not self._held else None
+        if self._wrap is not None:
+            return self._wrap.line(line)
+        if _NUMBERED.match(line) or _FILED.match(line) or _stern(line):
+            self._held.append(line)
+            return self._decide()
+        self._seen += 1
+        self._plain = self._seen >= LOOKED
+        return self._release() + line
+
+    def _release(self) -> bytes:
+        held, self._held = b"".join(self._held), []
+        return held
+
+    def _decide(self, *, over: bool = False) -> bytes:
+        """What the lines that are held are wrapped in; nothing yet, as long as more of them may tell."""
+        if not self._held:
+            return b""
+        lines = [line for line in self._held if line.strip() and not line.startswith((b"+ ", b"--\n"))]
+        for kind, enough in ((_Numbered, _RISING), (_Filed, _SURE), (_Stern, _SURE)):
+            if not kind.fits(lines):
+                continue
+            if len(lines) < (min(enough, 2) if over else enough):
+                return b"" if not over else self._release()
+            self._wrap = kind()
+            held, self._held = self._held, []
+            return b"".join(map(self._wrap.line, held))
+        self._seen += len(lines)
+        self._plain = self._seen >= LOOKED or any(map(_NUMBERED.match, lines))
+        return self._release()
+
+
+_ENOUGH = 8
+"""First bytes by which UTF-16 is known."""
+_ARRAY = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
+
+
+def _utf16(head: bytes) -> str:
+    """The name of the encoding; empty: another one."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16-le" if head[0] == 0xFF else "utf-16-be"
+    even, odd = head[0:64:2], head[1:64:2]
+    if len(odd) < 4:
+        return ""
+    if even.count(0) == 0 and odd.count(0) == len(odd):
+        return "utf-16-le"
+    return "utf-16-be" if odd.count(0) == 0 and even.count(0) == len(even) else ""
+
+
+def _wrap_of(line: bytes) -> _Wrap | None:
+    """What a line is wrapped in that tells it by itself."""
+    if line.startswith(b"{"):
+        record = _record(line)
+        return _Json() if record is not None and _text(record) is not None else None
+    text = line.decode("utf-8", "replace")
+    if _TOLD.match(text) or _LISTS.match(text):
+        return _Ansible()
+    if b"," in line and len(line) < 10_000 and (columns := _columns(text)):
+        return _Csv(*columns)
+    return None
+
+
+# records
+
+
+class _Records:
+    """Texts with their times: a collector may give the newest first."""
+
+    def __init__(self) -> None:
+        self._time = ""
+        self._kept: list[bytes] = []
+        """Texts of which it is not known yet whether they are in order, or all of those that are not."""
+        self._size = 0
+        self._forward: bool | None = None
+
+    def add(self, text: str, time: str, pod: str) -> bytes:
+        """What can be told at once."""
+        said = _lined(text, pod)
+        if self._forward is None and self._time and time and time != self._time:
+            self._forward = time > self._time
+        self._time = time or self._time
+        if self._forward or not time:
+            return self.end() + said if self._forward else said
+        self._kept.append(said)
+        self._size += len(said)
+        return self.end() if self._size > LARGEST else b""
+
+    def end(self) -> bytes:
+        """What was kept, the oldest first."""
+        kept, self._kept, self._size = self._kept, [], 0
+        return b"".join(kept if self._forward is not False else reversed(kept))
+
+
+def _lined(text: str, pod: str) -> bytes:
+    """Lines as they were printed, the pod in front of each."""
+    lines = text.removesuffix("\n").split("\n")
+    label = f"[pod/{pod}] " if pod else ""
+    said = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
+    return said if len(said) >= _SPLIT and not text.endswith("\n") else said + b"\n"
+
+
+class _Json:
+    """A record a line, as JSON."""
+
+    def __init__(self) -> None:
+        self._records = _Records()
+        self.end = self._records.end
+
+    def line(self, line: bytes) -> bytes:
+        record = _record(line) if line[:1] == b"{" else None
+        text = _text(record) if record is not None else None
+        if record is None or text is None:
+            return line
+        return self._records.add(text, _member(record, _TIMES), _member(record, _PODS))
+
+
+class _Csv:
+    """A record for each row of a table; a text may hold line ends."""
+
+    def __init__(self, text: int, time: int, pod: int) -> None:
+        self._at = text, time, pod
+        self._open = b""
+        self._heading = True
+        self._records = _Records()
+        self.end = self._records.end
+
+    def line(self, line: bytes) -> bytes:
+        if self._heading:
+            self._heading = False
+            return b""
+        self._open += line
+        if self._open.count(b'"') % 2 and len(self._open) < _LONGEST:
+            return b""
+        row, self._open = self._open.decode("utf-8", "replace").rstrip("\r\n"), b""
+        cells = _cells(row)
+        text, time, pod = (cells[at] if 0 <= at < len(cells) else "" for at in self._at)
+        return self._records.add(text.rstrip("\r\n"), time, pod)
+
+
+class _Ansible:
+    """Lists of lines, which it prints as JSON under the name of a host."""
+
+    def __init__(self) -> None:
+        self._host = ""
+        self._in_list = False
+        self._kept = ""
+        """A text that counts unless the same comes as a list."""
+
+    def line(self, line: bytes) -> bytes:
+        text = line.decode("utf-8", "replace")
+        if found := _TOLD.match(text):
+            self._host = found.group(1)
+            return self._kept_text() + self._object(found.group(2))
+        if _LISTS.match(text):
+            self._in_list, self._kept = True, ""
+            return b""
+        if self._in_list and (found := _STRING.match(text)):
+            return self._told(_decoded(found.group(1)))
+        if found := _WHOLE.match(text):
+            self._kept = _decoded(found.group(2))
+            return b""
+        self._in_list = False
+        return self._kept_text() if text.startswith("}") else b""
+
+    def _object(self, text: str) -> bytes:
+        """A result that stands on one line."""
+        said = _record(text.encode())
+        if said is None:
+            return b""
+        for name in ("stdout_lines", "msg", "stdout"):
+            lines = said.get(name)
+            if isinstance(lines, list) and lines:
+                return b"".join(self._told(str(each)) for each in lines)
+            if isinstance(lines, str) and lines:
+                return self._told(lines)
+        return b""
+
+    def _kept_text(self) -> bytes:
+        kept, self._kept = self._kept, ""
+        return self._told(kept) if kept else b""
+
+    def _told(self, text: str) -> bytes:
+        label = f"[pod/{self._host}] " if self._host else ""
+        return "".join(f"{label}{each}\n" for each in text.split("\n")).encode("utf-8", "replace")
+
+    def end(self) -> bytes:
+        return self._kept_text()
+
+
+# marks in front of lines
+
+
+class _Marks:
+    """Lines that are as they were, but for what stands in front of them."""
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Numbered(_Marks):
+    """`grep -n`."""
+
+    def line(self, line: bytes) -> bytes:
+        found = _NUMBERED.match(line)
+        return found.group(3) if found else b"" if line == b"--\n" else line
+
+    @staticmethod
+    def fits(lines: Iterable[bytes]) -> bool:
+        found = [_NUMBERED.match(line) for line in lines]
+        numbers = [int(each.group(1)) for each in found if each]
+        return len(numbers) == len(found) and all(low < high for low, high in pairwise(numbers))
+
+
+class _Filed(_Marks):
+    """`grep` in several files, with or without -n."""
+
+    def line(self, line: bytes) -> bytes:
+        found = _FILED.match(line)
+        if found is None:
+            return b"" if line == b"--\n" else line
+        return b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
+
+    @staticmethod
+    def fits(lines: Iterable[bytes]) -> bool:
+        return all(map(_FILED.match, lines))
+
+
+class _Stern(_Marks):
+    """stern: pod and container."""
+
+    def line(self, line: bytes) -> bytes:
+        found = _stern(line)
+        return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3) if found else line
+
+    @staticmethod
+    def fits(lines: Iterable[bytes]) -> bool:
+        return all(map(_stern, lines))
+
+
+def _stern(line: bytes) -> re.Match[bytes] | None:
+    found = _STERN.match(line)
+    return found if found and found.group(2) not in _WORDS and any(map(str.isdigit, found.group(1).decode())) else None
+
+
+# what stands in a record
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    if len(line) > _LONGEST:
+        return None
+    try:
+        said = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _text(record: dict[str, Any]) -> str | None:
+    """The text of a record; None if it has none, or if it is a report of a program itself."""
+    if any("loss" in name for name in record):
+        return None
+    for name in _TEXTS:
+        if isinstance(text := record.get(name), str):
+            return text
+    inner = record.get("jsonPayload")
+    return _text(inner) if isinstance(inner, dict) else None
+
+
+def _member(record: dict[str, Any], names: Iterable[str]) -> str:
+    """The first of these members that is there, such as resource.labels.pod_name."""
+    for name in names:
+        value: Any = record
+        for part in (name,) if name in record else name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _columns(heading: str) -> tuple[int, int, int] | None:
+    """Where text, time and pod stand in a row, if that line is the heading of such a table."""
+    cells = [cell.strip() for cell in _cells(heading.strip())]
+    if (
+        len(cells) < 2
+        or len(set(cells)) < len(cells)
+        or not all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
+    ):
+        return None
+    text, time, pod = (
+        next((cells.index(name) for name in names if name in cells), -1) for names in (_TEXTS, _TIMES, _PODS)
+    )
+    named = (
+        text
+        if text >= 0
+        else next((at for at, cell in enumerate(cells) if cell.lower() in {"message", "log", "line"}), -1)
+    )
+    return (named, time, pod) if named >= 0 else None
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a row of CSV; none if it is no such row."""
+    try:
+        return next(csv.reader(row.splitlines(keepends=True)), [])
+    except csv.Error:
+        return []
+
+
+def _of_array(data: bytes) -> bytes:
+    """The texts of one JSON array; the bytes as they are if it is none of records or lines."""
+    try:
+        said = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return data
+    if not isinstance(said, list) or not said:
+        return data
+    if all(isinstance(each, str) for each in said):
+        return b"".join(each.encode("utf-8", "replace") + b"\n" for each in said)
+    records, told = _Records(), []
+    for each in said:
+        text = _text(each) if isinstance(each, dict) else None
+        if text is None:
+            continue
+        told.append(records.add(text, _member(each, _TIMES), _member(each, _PODS)))
+    return (
+        b"".join(told) + records.end()
+        if any(isinstance(each, dict) and _text(each) is not None for each in said)
+        else data
+    )
+
+
+def _decoded(text: str) -> str:
+    try:
+        return str(msgspec.json.decode(text.encode()))
+    except msgspec.DecodeError:
+        return text.strip('"')

@@ -1,0 +1,26 @@
+"""Removes the folder of a practice cluster, in which programs of its pods may still write as they end."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from threading import Event
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATIENCE = 3.0
+"""Seconds that programs which were told to end may go on writing: a shell that is hung up writes its history."""
+
+
+def remove(folder: Path, patience: float = PATIENCE) -> bool:
+    """Remove a folder with all that is in it; whether it is gone. Blocking."""
+    pause = Event()
+    deadline = time.monotonic() + patience
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)  # somebody may write between the listing and the removal
+        if time.monotonic() > deadline:
+            return not folder.exists()
+        pause.wait(0.02)
+    return True

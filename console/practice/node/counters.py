@@ -1,0 +1,64 @@
+"""Counters of NVLink and of the RDMA cards of a practice pod: made up, and growing with time as its program works."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LINKS = 18
+"""NVLinks of a B200."""
+_GROWN = """now=$(date +%s.%N)
+grown() {{
+    awk -v now="$now" -v since="$(stat -c %Y {state})" -v doing="$(cat {state})" -v train="$1" -v test="$2" \\
+        'BEGIN {{ printf "%.0f", (now - since) * (doing == "train" ? train : doing == "test" ? test : 0) }}'
+}}
+"""
+"""A counter since the program began with what it does now; units a second while it trains and in a test."""
+_NVLINK = """#!/bin/sh
+# As `nvidia-smi nvlink -gt d`.
+{grown}sent=$(grown 9500000 27000000)
+gpu=0
+while [ $gpu -lt {gpus} ]; do
+    echo "GPU $gpu: NVIDIA B200 (UUID: GPU-00000000-0000-0000-0000-00000000000$gpu)"
+    link=0
+    while [ $link -lt {links} ]; do
+        printf '\\t Link %d: Data Tx: %s KiB\\n\\t Link %d: Data Rx: %s KiB\\n' $link "$sent" $link "$sent"
+        link=$((link + 1))
+    done
+    gpu=$((gpu + 1))
+done
+"""
+_CUT = """#!/bin/sh
+case "$*" in
+    */counters/port_*_data)
+        {grown}grown {train} {test} ;;
+    *) exec /usr/bin/cut "$@" ;;
+esac
+"""
+
+
+def counter_scripts(state: str, gpus: int, nodes: int) -> dict[str, str]:
+    """Stand-ins by name: the counters of NVLink, and `cut`, which reads those of the cards (a lone pod uses none)."""
+    grown = _GROWN.format(state=state)
+    train, test = (5_000_000_000, 11_000_000_000) if nodes > 1 else (0, 0)
+    return {
+        "nvlink-counters": _NVLINK.format(grown=grown, gpus=gpus, links=_LINKS),
+        "cut": _CUT.format(grown=grown, train=train, test=test),
+    }
+
+
+def write_counters(rdma: Path) -> None:
+    """The files of each port, so that they are found; what stands in them is for `cut` to say."""
+    for port in rdma.glob("*/ports/*"):
+        folder = port / "counters"
+        folder.mkdir(exist_ok=True)
+        for name in ("port_rcv_data", "port_xmit_data"):
+            (folder / name).write_text("0\n")
+
+
+def nvlink_case(folder: Path) -> str:
+    """The line of nvidia-smi's stand-in that answers for NVLink."""
+    return f"*nvlink*) exec {shlex.quote(str(folder / 'nvlink-counters'))} ;;"

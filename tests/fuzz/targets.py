@@ -1,0 +1,228 @@
+"""What is fuzzed: each target reads bytes from outside; a new one is a row of `TARGETS`.
+
+A target returns when it has read its input, or raises an error of ours (`ConsoleError`), which is how bad input is
+told. Anything else is a defect.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable  # noqa: TC003  # of the dataclass below
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+
+from console.cluster import frames
+from console.cluster.exec import exit_code
+from console.cluster.kubeconfig import Kubeconfig
+from console.cluster.release_secrets import _is_small
+from console.errors import ConsoleError
+from console.helm import _foreign
+from console.log_results import LogReading
+from console.models.image_facts import Reference
+from console.models.secrecy import looks_confidential
+from console.parsers import tree
+from console.parsers.dcgm import parse_dcgm
+from console.parsers.helm_line import looks_like_helm, parse_helm_line
+from console.parsers.kinds import KINDS
+from console.parsers.nvidia_smi import parse_nvidia_smi
+from console.parsers.ras import parse_ras
+from console.parsers.secrets import Redactor
+from console.parsers.spdy import Reader as SpdyReader
+from console.parsers.stamps import stamped
+from console.parsers.status import refusal
+from console.parsers.values_text import TextFault, parse_text
+from console.ssh.pod_facts import parse_probe
+from console.xray.answers import read_answer
+from screens.widgets.line import fit, wrap
+from screens.wording import for_terminal, one_line
+from tests.hostile.payloads import PAYLOADS, RAW
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def fixtures(pattern: str, most: int = 60_000) -> list[bytes]:
+    """Recordings to begin from, cut to a size that is quick to read."""
+    return [path.read_bytes()[:most] for path in sorted(FIXTURES.glob(pattern))]
+
+
+def texts(*words: str) -> list[bytes]:
+    return [word.encode(errors="replace") for word in words]
+
+
+def _lists(data: bytes) -> None:
+    for kind in KINDS:
+        page = kind.reader.page(data)
+        kind.reader.models(page.items)
+
+
+def _objects() -> list[bytes]:
+    """Every object of the recorded lists by itself, in a list of one."""
+    found = []
+    for path in sorted((FIXTURES / "api").glob("*.json")):
+        for item in json.loads(path.read_text()).get("items", [])[:4]:
+            found.append(json.dumps({"metadata": {"resourceVersion": "1"}, "items": [item]}).encode())
+    return found
+
+
+def _lines(data: bytes) -> None:
+    for kind in KINDS:
+        kind.reader.line(data)
+
+
+def _logs(data: bytes, size: int = 500) -> None:
+    reading = LogReading()
+    for start in range(0, len(data), size):
+        reading.feed(data[start : start + size])
+    reading.close()
+
+
+def _redacted(data: bytes) -> None:
+    lines = data.split(b"\n")
+    assert len(Redactor().lines(lines)) == len(lines)
+    looks_confidential(data.decode(errors="replace"))
+
+
+def _width(data: bytes) -> None:
+    text = data.decode(errors="replace")[:300]
+    for width in (0, 1, 2, 7, 80, 180):
+        assert cell_len(fit(text, width)) == width
+        assert width == 0 or all(cell_len(line) <= width for line in wrap(text, width))
+    assert not RAW.search(one_line(text))
+    assert not RAW.search(for_terminal(text))
+
+
+class _Sink:
+    def begin(self) -> None:
+        """A message begins."""
+
+    def feed(self, data: memoryview) -> None:
+        """A part of it."""
+
+    def control(self, kind: int, data: bytes) -> None:
+        if kind == frames.CLOSE:
+            frames.close_reason(data)
+
+
+def _frames(data: bytes) -> None:
+    try:
+        frames.Reader(_Sink()).feed(memoryview(data))
+    except ValueError:
+        return  # what the WebSocket takes for the end
+
+
+def _spdy(data: bytes) -> None:
+    try:
+        list(SpdyReader().feed(data))
+    except ValueError:
+        return
+
+
+def _yaml(data: bytes) -> None:
+    try:
+        parse_text(data.decode(errors="replace"))
+    except TextFault:
+        return
+
+
+def _kubeconfig(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        found = Kubeconfig()
+        found.merge(Path(file.name))
+        found.target()
+
+
+def _helm(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    looks_like_helm(text)
+    parse_helm_line(text, {"A": "b"})
+
+
+def _release(data: bytes) -> None:
+    _is_small(data.decode("latin-1"))
+    _foreign(data.decode(errors="replace"), "train", "default")
+
+
+def _copy(data: bytes) -> None:
+    tree.tree(data)
+    tree.checksums(data)
+
+
+def _answers(data: bytes) -> None:
+    read_answer(data)
+    exit_code(data, "a command")
+
+
+def _refused(data: bytes) -> None:
+    refusal(403, data, doing="try")
+
+
+def _stamped(data: bytes) -> None:
+    stamped(data.split(b"\n"))
+
+
+def _text(function: Callable[[str], Any], data: bytes) -> None:
+    function(data.decode(errors="replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Reads bytes; `seeds` are what the random inputs are made of."""
+
+    read: Callable[[bytes], object]
+    seeds: list[bytes]
+
+
+KUBECONFIG = """
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]
+clusters: [{name: k, cluster: {server: "https://h:6443", certificate-authority-data: QUJD, proxy-url: "http://p:1"}}]
+users: [{name: u, user: {token: t, exec: {apiVersion: v1, command: x, env: [{name: A, value: b}]}}}]
+"""
+HELM = """helm install job ./chart -n team --set gpus=16,queue=a4 --set-string 'env.A=b,c' --set-json 'x={"a":[1]}'"""
+MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n  labels:\n    app.kubernetes.io/name: a4\n"
+STATUS = '{"kind":"Status","code":403,"reason":"Forbidden","message":"no","details":{"retryAfterSeconds":3}}'
+PROBE = "user root\nhome /root\nfolder /workspace\nauthorized ssh-ed25519 AAAA x\nhostkey ssh-ed25519 AAAA\nend yes\n"
+TREE = "d|0|755|1.5|.\0\0f|12|644|1700000000.1|./a b\0\0l|0|777|0|./l\0target\0"
+
+SECRETS = ("token=hf_AbCdEfGhIjKlMn", "Authorization: Bearer a.b-1", "-----BEGIN PRIVATE KEY-----\nMII\n")
+DCGM = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",Hostname="n",pod="p"} 97\n# HELP x\n'
+SPDY = [b"\x80\x03\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01", b"\x00\x00\x00\x01\x00\x00\x00\x03abc"]
+EVENTS = [b'{"type": "MODIFIED", "object": ' + each[41:-2] + b"}" for each in _objects()]
+
+TARGETS: dict[str, Target] = {
+    "lists": Target(_lists, _objects()),
+    "watch lines": Target(_lines, [*EVENTS, STATUS.encode()]),
+    "logs": Target(_logs, fixtures("*.txt", 4000) + fixtures("h200/*.txt", 4000)),
+    "redaction": Target(_redacted, texts(*SECRETS)),
+    "text width": Target(_width, texts(*PAYLOADS.values(), "plain words", "日本語 🙂")),
+    "exec answers": Target(_answers, [*fixtures("h200/hang_rank*.json", 4000), STATUS.encode()]),
+    "copy listings": Target(_copy, texts(TREE, "0" * 64 + "  ./a\n", "\\" + "0" * 64 + "  ./a\\nb\n")),
+    "ssh probes": Target(partial(_text, partial(parse_probe, "pod")), texts(PROBE)),
+    "release Secrets": Target(_release, texts(MANIFEST, "H4sIAAAAAAAA", "x")),
+    "kubeconfigs": Target(_kubeconfig, texts(KUBECONFIG)),
+    "RAS": Target(partial(_text, parse_ras), fixtures("h200/hang_ras*.txt")),
+    "GPUs": Target(parse_nvidia_smi, fixtures("h200/*nvidia_smi*", 6000)),
+    "DCGM": Target(partial(_text, parse_dcgm), texts(DCGM)),
+    "refusals": Target(_refused, texts(STATUS, "<html>", "no")),
+    "frames": Target(_frames, [frames.frame(2, b"\1abc"), frames.closing(), b"\x82\x7e\x00\x05hello"]),
+    "SPDY frames": Target(_spdy, SPDY),
+    "YAML of the form": Target(_yaml, texts("gpus: 16\nenv:\n  A: b\nlist: [1, {a: b}]\n", KUBECONFIG)),
+    "helm lines": Target(_helm, texts(HELM)),
+    "stamped lines": Target(_stamped, texts("2026-11-21T07:00:00.5Z a\nb")),
+    "image names": Target(partial(_text, Reference.of), texts("us-docker.pkg.dev/p/r/i:1", "gcr.io/a/b@sha256:0", "a")),
+}
+
+
+def run(target: Target, data: bytes) -> None:
+    """Read it; errors of ours are answers."""
+    try:
+        target.read(data)
+    except ConsoleError:
+        return

@@ -1,0 +1,348 @@
+"""An API server that lies: answers without end, redirects, broken JSON. Each ends in words, and nothing goes elsewhere.
+
+A new attack is a row of `BODIES` (what a request gets) or `LINES` (what a watch gets).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from console.cluster import exec as executing
+from console.cluster.kubeconfig import load
+from console.cluster.target import User
+from console.cluster.watch import Backoff, Change, HttpSource, Listed, Lost, Odd, follow
+from console.cluster.wire import connected
+from console.errors import BadKubeconfig, ConsoleError, Refused, Unreachable, Unreadable
+from console.parsers.page import Reader
+from console.parsers.pod import PodWire, parse_pod
+from tests.apiserver import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from console.cluster.client import Client
+
+PATH = "/api/v1/pods"
+
+
+def pods(client: Client) -> AsyncGenerator[Change, None]:
+    """The changes of all pods."""
+    return follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))
+
+
+MEMORY = 300 << 20
+DEEP = b"[" * 100_000
+POD = b'{"metadata": {"name": "good", "namespace": "n"}}'
+BAD_TEXT = b'{"metadata": {"name": "\xff\xfe", "namespace": "n"}}'
+PIECE = b"x" * (1 << 20)
+
+
+@asynccontextmanager
+async def limited() -> AsyncIterator[None]:
+    """What happens inside takes at most 10 s and 300 MiB."""
+    tracemalloc.start()
+    try:
+        async with asyncio.timeout(10):
+            yield
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+def endless(start: bytes, piece: bytes = PIECE, *, status: int = 200, **headers: str) -> Callable[..., object]:
+    """An answer without end."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers=headers)
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            await response.write(start)
+            for _ in range(2000):
+                await response.write(piece)
+        return response
+
+    return answer
+
+
+def body(data: bytes, *, status: int = 200, **headers: str) -> Callable[..., object]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=data, status=status, headers=headers)
+
+    return answer
+
+
+BOMB = zlib.compress(bytes(1 << 30), 9, 31)
+BODIES: dict[str, Callable[..., object]] = {
+    "a list without end": endless(b'{"items": ["'),
+    "a refusal without end": endless(b"no", status=403),
+    "a failure without end": endless(b"no", status=500),
+    "a gigabyte of zeros in a megabyte": body(BOMB, **{"Content-Encoding": "gzip"}),  # type: ignore[arg-type]
+    "nesting without end": body(DEEP),
+    "nesting without end in an object": body(b'{"items": [{"metadata": ' + DEEP),
+    "no UTF-8": body(b'{"items": "\xff"}'),
+    "a refusal that is no UTF-8": body(b'{"message": "\xff"}', status=404),
+    "a refusal nested without end": body(DEEP, status=404),
+    "a number without end": body(b'{"items": [], "metadata": {"resourceVersion": ' + b"9" * 100_000 + b"}}"),
+    "nothing": body(b""),
+    "a page of HTML": body(b"<html><body>login</body></html>"),
+    "an unknown status": body(b"{}", status=299 + 400),
+}
+
+
+@pytest.mark.parametrize("attack", BODIES)
+async def test_a_list_ends_in_words(attack: str) -> None:
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = BODIES[attack]  # type: ignore[assignment]
+        async with limited(), aclosing(pods(client)) as changes:
+            async for change in changes:
+                assert isinstance(change, Lost)
+                assert isinstance(change.error, Refused | Unreachable | Unreadable)
+                assert len(str(change.error)) < 2000
+                break
+
+
+async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.cluster.watch.MOST_OBJECTS", 5000)
+    page = b'{"metadata": {"continue": "more"}, "items": [' + b",".join([POD] * 400) + b"]}"
+    number = 0
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal number
+        number += 1
+        return web.Response(body=page.replace(b"good", b"p%d" % number))
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = answer
+        monkeypatch.setattr("console.cluster.watch.MOST_OF_LIST", 40 * len(page))
+        async with limited(), aclosing(pods(client)) as changes:
+            async for change in changes:
+                if isinstance(change, Lost):
+                    assert "has no end" in str(change.error)
+                    break
+    assert number < 60
+
+
+def event(data: bytes) -> bytes:
+    return b'{"type": "ADDED", "object": ' + data + b"}\n"
+
+
+LINES = {
+    "no UTF-8": event(BAD_TEXT),
+    "nesting without end": event(b'{"metadata": {"name": "deep", "namespace": "n"}, "spec": ' + DEEP + b"}"),
+    "no object": event(b"7"),
+    "no event": b"7\n",
+    "half a line": b'{"type": "ADD\n',
+    "a name that is a number": event(b'{"metadata": {"name": 7}}'),
+}
+
+
+@pytest.mark.parametrize("attack", LINES)
+async def test_one_bad_line_of_a_watch_costs_no_more_than_itself(attack: str) -> None:
+    """The console goes on: the next object comes, by the same watch or by a new list."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.Response(body=b'{"metadata": {"resourceVersion": "1"}, "items": [' + POD + b"]}")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(LINES[attack] + event(POD.replace(b"good", b"next")))
+        return response
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = answer
+        seen: list[str] = []
+        async with (
+            limited(),
+            aclosing(follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))) as changes,
+        ):
+            async for change in changes:
+                seen.append(type(change).__name__)
+                if isinstance(change, Lost | Odd) or seen.count("Listed") > 1 or "Changed" in seen:
+                    break
+        assert "Listed" in seen
+
+
+async def test_a_list_with_one_bad_object_keeps_the_others() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=b'{"metadata": {}, "items": [' + POD + b"," + BAD_TEXT + b"]}")
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers[PATH] = answer
+        async with aclosing(pods(client)) as changes:
+            listed = await anext(change async for change in changes if isinstance(change, Listed))
+        assert ("n", "good") in listed.objects
+        assert len(listed.unreadable) == 1
+
+
+async def test_a_line_of_a_watch_without_end_is_given_up() -> None:
+    async with ApiServer(secure=True) as server, server.client() as client:
+
+        async def answer(request: web.Request) -> object:
+            if "watch" not in request.query:
+                return web.Response(body=b'{"metadata": {"resourceVersion": "1"}, "items": []}')
+            return await endless(b'{"type": "')(request)  # type: ignore[misc]
+
+        server.handlers[PATH] = answer  # type: ignore[assignment]
+        async with (
+            limited(),
+            aclosing(follow(HttpSource(client, PATH, "pods"), Reader(PodWire, parse_pod), Backoff(first=0))) as changes,
+        ):
+            async for change in changes:
+                if isinstance(change, Lost):
+                    assert "longer than" in str(change.error)
+                    break
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 300, 304])
+async def test_a_redirect_is_no_success_and_is_not_followed(status: int) -> None:
+    async with ApiServer(secure=True) as server, ApiServer() as other, server.client(User(token="secret")) as client:
+        there = {"Location": f"{other.url}{PATH}"}
+        server.handlers[PATH] = body(b"{}", status=status, **there)  # type: ignore[assignment]
+        for method in ("GET", "DELETE", "PATCH", "POST"):
+            with pytest.raises(Refused, match=f"answers {status}, which refers"):
+                await client.request(method, PATH, doing="try it", body=None if method == "GET" else b"{}")
+        with pytest.raises(Refused):
+            async with client.follow(PATH, doing="try it", params={}, silence=5):
+                pass
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_exec_is_not_carried_elsewhere(status: int) -> None:
+    async with ApiServer(secure=True) as server, ApiServer() as other, server.client(User(token="secret")) as client:
+        path = "/api/v1/namespaces/n/pods/p/exec"
+        server.handlers[path] = body(b"", status=status, Location=f"{other.url}{path}")  # type: ignore[assignment]
+        with pytest.raises(ConsoleError, match="refers to another address"):
+            await executing.run(client, "n", "p", ["cat"], lambda *_: None, stdin=b"secret input")
+        assert other.requests == []
+
+
+async def test_no_login_goes_over_plain_http() -> None:
+    async with ApiServer() as server:
+        for user in (User(token="secret"), User(username="anna", password="secret")):
+            async with server.client(user) as client:
+                await client.request("GET", "/version", doing="ask")
+                async with client.follow("/version", doing="ask", params={}, silence=5):
+                    pass
+            async with connected(server.login(user), "ask") as wire:
+                await wire.get("/version")
+        assert len(server.requests) == 6
+        assert [each.headers.get("Authorization") for each in server.requests] == [None] * 6
+
+
+async def test_a_message_of_a_command_without_end_is_given_up() -> None:
+    async def answer(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(protocols=executing.PROTOCOLS)
+        await socket.prepare(request)
+        with suppress(ConnectionError):
+            await socket.send_bytes(b"\1" + bytes(200 << 20))
+        return socket
+
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/namespaces/n/pods/p/exec"] = answer
+        got = 0
+
+        def more(_: int, data: bytes) -> None:
+            nonlocal got
+            got += len(data)
+
+        with pytest.raises(Unreachable):
+            await executing.run(client, "n", "p", ["cat"], more)
+        assert got < 8 << 20
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(serve: Serve) -> AsyncIterator[str]:
+    """A server that does with each connection what `serve` says; nothing of it is left at the end."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+
+
+HEADS = {
+    "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+    "a length of words": b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n",
+    "a length of a terabyte": b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n",
+    "a negative chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
+    "a chunk of words": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "chunks without end": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"100000\r\n" + PIECE + b"\r\n",
+    "a body without end": b"HTTP/1.1 200 OK\r\n\r\n",
+    "headers without end": b"HTTP/1.1 200 OK\r\nX: ",
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("attack", HEADS)
+async def test_a_tunnels_request_ends_in_words(attack: str) -> None:
+    again = b"100000\r\n" + PIECE + b"\r\n" if attack == "chunks without end" else PIECE
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEADS[attack])
+        for _ in range(100 if "without end" in attack else 0):
+            writer.write(again)
+            await writer.drain()
+        writer.write_eof()
+        await reader.read()
+
+    async with ApiServer() as known, listening(serve) as address:
+        login = known.login()
+        login.server = address
+        async with limited():
+            with pytest.raises(Unreachable):
+                async with connected(login, "look at pod p") as wire:
+                    await wire.get("/api/v1/namespaces/n/pods/p")
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.cluster.wire.ANSWER", 0.2)
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for __ in range(50):  # a byte at a time
+            writer.write(b"H")
+            await asyncio.sleep(0.05)
+
+    async with ApiServer() as known, listening(serve) as address:
+        login = known.login()
+        login.server = address
+        with pytest.raises(Unreachable, match="look at pod p"):
+            async with connected(login, "look at pod p") as wire:
+                await wire.get("/api/v1/namespaces/n/pods/p")
+
+
+def test_a_password_in_the_servers_address_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: c}}]\n"
+        "clusters: [{name: c, cluster: {server: 'https://anna:PLANTED@api.example'}}]\n"
+    )
+    with pytest.raises(BadKubeconfig) as told:
+        load(path).target()
+    assert "PLANTED" not in f"{told.value}{told.value.hint}"

@@ -1,0 +1,252 @@
+"""Copies from a container that lies about names, kinds, sizes, modes and times: nothing outside the folder changes.
+
+A new attack is a row of `LIES`: what the container answers to which script of `console.files.scripts`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import ConsoleError, CopyFailed, Unreadable
+from console.files import fetch, local
+from console.files.folders import PodFolders
+from console.models.copying import Entry, EntryKind, Proof
+from tests.console.files.pod import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Answer = str | tuple[str, int]
+NUL = "\0"
+
+
+def entry(kind: str, path: str, *, size: str = "0", mode: str = "755", time: str = "0", target: str = "") -> str:
+    return f"{kind}|{size}|{mode}|{time}|{path}{NUL}{target}{NUL}"
+
+
+def look(kind: str, path: str, *, size: str = "0", mode: str = "755", time: str = "0", free: str = "") -> str:
+    return f"{kind}|{size}|{mode}|{time}|{path}{NUL}{NUL}{free}"
+
+
+def tar(*members: tuple[str, int]) -> str:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, size in members:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            archive.addfile(info, io.BytesIO(bytes(size)))
+    return made.getvalue().decode("latin-1")
+
+
+def huge_header(kind: bytes) -> str:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, 600 << 20
+    return info.tobuf(tarfile.GNU_FORMAT).decode("latin-1")
+
+
+class LyingPod(Pod):
+    """A container whose shell answers by the table."""
+
+    def __init__(self, folder: Path, lies: Mapping[str, Answer]) -> None:
+        programs = folder.parent / "programs"
+        programs.mkdir()
+        table = programs / "lies.json"
+        table.write_text(json.dumps(lies))
+        shell = programs / "sh"
+        script = Path(__file__).with_name("lying_sh.py")
+        shell.write_text(f'#!/bin/sh\nLIES={table} exec {sys.executable} {script} "$@"\n')
+        shell.chmod(0o755)
+        super().__init__(folder, programs)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder to copy into, between things that must stay as they are."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / ".bashrc").write_text("mine")
+    (tmp_path / ".profile").write_text("mine")
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / ".ssh").mkdir(mode=0o700)
+    (victim / "locked").mkdir(mode=0o755)
+    return folder
+
+
+def outside(top: Path) -> dict[str, tuple[int, bytes]]:
+    """What is beside the target: modes and contents."""
+    paths = [top / ".profile", top / "here/.bashrc", *(top / "victim").rglob("*"), top / "victim"]
+    return {str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"") for path in paths}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def written(folder: Path) -> int:
+    """Bytes of all files below it."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+OUTSIDE = ("../.profile", "/tmp/a4-hostile", "b/../../.profile")
+LIES: dict[str, dict[str, Answer]] = {
+    "a folder calls itself ..": {"LOOK": look("d", "/data/.."), "TREE": entry("d", ".") + entry("f", "./.profile")},
+    "a file calls itself .bashrc": {"LOOK": look("f", "/x/.bashrc", size="5", mode="644"), "READ": "pwned"},
+    "a folder calls itself after a link": {"LOOK": look("d", "/x/victim"), "TREE": entry("d", ".")},
+    "modes are set behind a link": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("l", "./a", target="../../victim")
+        + entry("d", "./a/.ssh", mode="777") + entry("d", "./a/locked", mode="000"),
+    },
+    "a file lies behind a link": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("l", "./a", target="../../victim") + entry("f", "./a/new", size="3"),
+        "READ": "bad",
+    },
+    "names lead out of the folder": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + "".join(entry("f", path, size="3") for path in OUTSIDE),
+        "READ": "bad",
+    },
+    "a size of words": {"LOOK": look("f", "/data", size="abc")},
+    "a negative size": {"LOOK": look("f", "/data", size="-5")},
+    "a size of 5,000 digits": {"LOOK": look("f", "/data", size="9" * 5000)},
+    "a mode of words": {"LOOK": look("f", "/data", mode="xyz")},
+    "no time": {"LOOK": look("f", "/data", time="nan")},
+    "an endless time": {"LOOK": look("f", "/data", time="inf")},
+    "a time of the year 10^300": {"LOOK": look("f", "/data", time="1e300")},
+    "free space of no number": {"LOOK": look("f", "/data", free="1.5e+99.9")},
+    "endless free space": {"LOOK": look("f", "/data", size="3", free="inf"), "READ": "abc"},
+    "a listing of words": {"LOOK": look("d", "/data"), "TREE": "f|a|b|c|d\0\0"},
+    "a listing with an endless time": {"LOOK": look("d", "/data"), "TREE": entry("f", "./a", time="inf")},
+    "nothing at all": {"LOOK": ""},
+    "an answer of 600 MB": {"LOOK": ("x" * (1 << 20), 600)},
+    "a listing without end": {"LOOK": look("d", "/data"), "TREE": (entry("f", "./" + "a" * 200) * 5000, 10_000)},
+    "a sum of 600 MB": {"LOOK": look("f", "/data", size="3"), "READ": "abc", "SUM": ("f" * (1 << 20), 600)},
+    "more bytes than announced": {"LOOK": look("f", "/data", size="6", mode="644"), "READ": ("x" * (1 << 20), 134)},
+    "more bytes than announced, in a folder": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./small", size="6"),
+        "READ": ("x" * (1 << 20), 134),
+    },
+    "a tar with larger files than listed": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK": tar(("./a", 3_000_000), ("./b", 3_000_000)),
+        "READ": "abcdef",
+    },
+    "a tar without end": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK": (tar(("./zzz", 1 << 20))[:-10240], 1000),
+        "READ": "abcdef",
+    },
+    "a tar with a name of 600 MB": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK": huge_header(tarfile.GNUTYPE_LONGNAME) + "x" * (1 << 20),
+        "READ": "abcdef",
+    },
+    "a tar with attributes of 600 MB": {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK": huge_header(tarfile.XHDTYPE) + "x" * (1 << 20),
+        "READ": "abcdef",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", LIES)
+async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: Path, here: Path) -> None:
+    before = outside(tmp_path)
+    pod = LyingPod(tmp_path / "pod", LIES[attack])
+    tracemalloc.start()
+    with suppress(ConsoleError):  # in words, or the copy is made
+        await pod.fetch("/data/results", here)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert outside(tmp_path) == before
+    assert {name for name in names(here) if not local.is_part(name)} <= {".bashrc", "results"}
+    assert written(here) < 1 << 20
+    assert peak < 200 << 20
+
+
+@pytest.mark.parametrize("attack", [name for name in LIES if name.startswith("more bytes")])
+async def test_what_is_more_than_announced_is_said_and_leaves_nothing(attack: str, tmp_path: Path, here: Path) -> None:
+    pod = LyingPod(tmp_path / "pod", LIES[attack])
+    with suppress(CopyFailed):
+        report = await pod.fetch("/data/results", here)
+        raise CopyFailed(report.problems[0].why)
+    assert written(here) == len("mine")
+
+
+async def test_a_sum_that_was_not_told_is_no_proof(tmp_path: Path, here: Path) -> None:
+    lies: dict[str, Answer] = {
+        "LOOK": look("d", "/data"),
+        "TREE": entry("d", ".") + entry("f", "./a", size="6") + entry("f", "./b", size="6"),
+        "PACK": tar(("./a", 6), ("./b", 6)),
+        "SUMS": f"{'0' * 64}  ./other\n",
+        "SUM": "",
+    }
+    report = await LyingPod(tmp_path / "pod", lies).fetch("/data/results", here)
+    assert report.proof is not Proof.SHA256 or report.problems
+
+
+async def test_a_folder_is_not_copied_through_a_link_of_an_earlier_copy(tmp_path: Path, here: Path) -> None:
+    (here / "results").symlink_to(tmp_path / "victim")
+    pod = Pod(tmp_path / "pod")
+    (pod.folder / "results").mkdir()
+    (pod.folder / "results/authorized_keys").write_text("pwned")
+    with pytest.raises(CopyFailed, match="is a link on this machine"):
+        await pod.fetch("results", here)
+    assert names(tmp_path / "victim") == {".ssh", "locked"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("result.txt", "result.txt"), ("/data/", "data"), ("/data/..", ""), ("~", ""), ("", ""), ("/", ""), (".", "")],
+)
+def test_a_local_name_is_what_was_typed(typed: str, name: str) -> None:
+    assert fetch.local_name(typed) == name
+
+
+async def test_an_ordinary_link_gives_the_copy_no_other_name(tmp_path: Path, here: Path) -> None:
+    pod = Pod(tmp_path / "pod")
+    (pod.folder / "d/.ssh").mkdir(parents=True)
+    (pod.folder / "d/.bashrc").write_text("pwned")
+    (pod.folder / "result.txt").symlink_to("d/.bashrc")
+    (pod.folder / "results").symlink_to("d/.ssh")
+    await pod.fetch("result.txt", here)
+    await pod.fetch("results", here)
+    assert (here / ".bashrc").read_text() == "mine"
+    assert names(here) == {".bashrc", "result.txt", "results"}
+
+
+async def test_a_listing_of_a_folder_without_end_is_ended_in_words(tmp_path: Path) -> None:
+    lies: dict[str, Answer] = {"LIST": ("f|1|644|0|./" + "a" * 200 + "\0\0", 2_000_000)}
+    pod = LyingPod(tmp_path / "pod", lies)
+    with pytest.raises(CopyFailed, match="longer than 32 MiB"):
+        await PodFolders(pod.start, "the pod").listed("/data")
+
+
+async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
+    pod = LyingPod(tmp_path / "pod", {"LIST": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
+    with pytest.raises(Unreadable):
+        await PodFolders(pod.start, "the pod").listed("/data")
+
+
+def test_the_copier_keeps_its_own_rights_on_folders(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    local.set_folder_mode(tmp_path, Entry("a", EntryKind.FOLDER, mode=0))
+    assert os.access(tmp_path / "a", os.R_OK | os.W_OK | os.X_OK)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700

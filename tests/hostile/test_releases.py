@@ -1,0 +1,39 @@
+"""Releases that somebody wrote down by hand: what is planned from them ends in words, never in a fault of the console.
+
+A new attack is a row of `OBJECTS`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from console.cluster.ours import data_of, pods_of
+from console.errors import Unreadable
+
+OBJECTS = {
+    "a JobSet without a spec": "kind: JobSet\nmetadata: {name: x}\n",
+    "a spec of words": "kind: JobSet\nspec: words\n",
+    "no list of jobs": "kind: JobSet\nspec: {replicatedJobs: 7}\n",
+    "a job without pods": "kind: JobSet\nspec: {replicatedJobs: [{}]}\n",
+    "a list": "- kind: JobSet\n",
+    "words": "words",
+    "nothing": "",
+    "no YAML": "{[",
+    "nesting without end": "[" * 100_000,
+    "volumes of words": "kind: JobSet\nspec: {replicatedJobs: [{template: {spec: {template: {spec: "
+    "{containers: [{}], volumes: [words]}}}}}]}\n",
+    "a claim of words": "kind: JobSet\nspec: {replicatedJobs: [{template: {spec: {template: {spec: "
+    "{containers: [{}], volumes: [{name: a, persistentVolumeClaim: words}]}}}}}]}\n",
+}
+
+
+@pytest.mark.parametrize("attack", OBJECTS)
+def test_what_a_forged_release_would_leave_is_not_known(attack: str) -> None:
+    with pytest.raises(Unreadable):
+        data_of((OBJECTS[attack],))
+
+
+@pytest.mark.parametrize("attack", ["a JobSet without a spec", "a spec of words", "nesting without end"])
+def test_what_a_forged_release_would_run_is_not_known(attack: str) -> None:
+    with pytest.raises(Unreadable):
+        pods_of(OBJECTS[attack])

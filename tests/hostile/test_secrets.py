@@ -1,0 +1,224 @@
+"""Secrets in logs and values: every form is redacted, what is no secret stays, and no text makes it slow.
+
+A new form is a row of `FORMS`, with the part that has to go between « and ».
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from console.drafting import Drafting
+from console.launch import Catalogue
+from console.models.secrecy import is_confidential, looks_confidential
+from console.parsers.secrets import Redactor, redacted
+from tests.chart.plans import offline
+
+HEX = "0123456789abcdef0123456789abcdef01234567"
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl"
+FORMS = r"""
+token «hf_AbCdEfGhIjKlMnOpQr»
+«ghp_0123456789abcdefghij»
+«gho_0123456789abcdefghij»
+cloning with «github_pat_11ABCDEFG0abcdefghij_klmnopqrst»
+«glpat-abcdefghij0123456789»
+AWS «AKIAIOSFODNN7EXAMPLE» used
+«ASIAIOSFODNN7EXAMPLE»
+«AIzaSyA-0123456789abcdefghijklmnopqrstu»
+«xoxb-0123456789-abcdef»
+https://«hooks.slack.com/services/T000/B000/XXXXXXXX»
+«ya29.a0AfH6SMBx-long_token»
+«GOCSPX-abcdefghijklmnop12»
+«JWT»
+«sk-proj-abcdefghijklmnopqrst»
+«sk-ant-api03-abcdefghijklmnop»
+«nvapi-abcdefghijklmnop»
+«pypi-AgEIcHlwaS5vcmcCJDExMQ»
+«npm_abcdefghijklmnop0123»
+«dckr_pat_abcdefghijklmnop»
+«AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQ»
+export WANDB_API_KEY=«0123456789abcdef»
+aws_secret_access_key = «wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY»
+AWS_SESSION_TOKEN=«FwoGZXIvYXdzEXAMPLE»
+"SecretAccessKey": "«wJalrXUtnFEMI/K7MDENG»"
+"SessionToken":"«IQoJb3JpZ2lu»"
+{"access_token":"«abcdefgh12345»","expires_in":3599}
+"refresh_token": "«1//0gabcdefgh»"
+{'HF_TOKEN': '«my-secret-value»'}
+password=«hunter22»
+Password: «hunter22»
+db_password => «hunter22»
+PGPASSWORD=«hunter22» psql
+passphrase: «sesame12»
+--password «hunter22»
+--token «abcdef123»
+--api-key=«abcdef123»
+api_key: «abcdef123»
+x-api-key: «abcdef123»
+AccountKey=«Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq»
+client_secret=«abcd1234»
+Authorization: Bearer «abc.def-ghi_123»
+authorization: Basic «dXNlcjpwYXNzd29yZA»
+Authorization: token «abcdefgh»
+'Authorization': 'Basic «YWJjZGVm»'
+using bearer «abc.def-ghi_123»
+Cookie: «session=abcdefgh; other=1»
+wandb login «HEX»
+WANDB=«HEX»
+wandb: api key «HEX»
+docker login -u me -p «hunter22» host
+curl -s -u me:«hunter22» https://host
+https://host/o?X-Goog-Signature=«abcdef0123456789»&x=1
+https://a.blob.core/?sv=1&sig=«abcdefgh%2B12345678»
+git clone https://me:«pa55word»@host/x
+redis://:«pa55word»@host:6379
+postgres://u:«PLANTdburl»@h/x
+https://«ghx0123456789abcdefghij»@github.com/a/b
+https://__token__:«abcdef12»@index/simple
+license_key='«ABCD-EFGH-IJKL»'
+\"token\": \"«abcdef123456»\"
+os.environ['HF_TOKEN'] = '«my-secret-value»'
+MYSQL_PWD=«hunter22»
+DB_PASS=«hunter22»
+secretKey=«abcdef123456»
+credentials: «abcdef123456»
+private_key_id: «0123456789abcdef0123»
+jwt=«JWT»
+""".strip().splitlines()
+"""HEX and JWT stand for the two above."""
+HARMLESS = """
+tokens per second: 12345
+token_id: 7
+iteration 3 | loss 2.1
+the key is monkey
+tokenizer: Qwen/Qwen3-30B
+https://huggingface.co/Qwen/Qwen3
+NCCL_IB_GID_INDEX=3
+basic training
+eos_token='<|im_end|>'
+pad_token: <|endoftext|>
+max_token=4096
+tokens/s: 1234.5
+num_key_value_heads: 8
+key: value
+ssh://git@github.com/a/b
+https://anna@host/x
+secret: null
+token: true
+password: $DB_PASSWORD
+--token-ids 1 2 3
+user@host: ok
+throughput per token = 0.5
+attn_key=0.25
+loss_per_token: 1.25
+hf_transfer
+sk-learn
+Loading token embeddings
+secret=/etc/secret/x
+PWD=/workspace
+OLDPWD=/root
+forward_pass=12ms
+first_pass: done
+credentials: /etc/google/key.json
+""".strip().splitlines()
+
+
+def parts(form: str) -> tuple[bytes, bytes]:
+    form = form.replace("HEX", HEX).replace("JWT", JWT)
+    before, _, rest = form.partition("«")
+    secret, _, after = rest.partition("»")
+    return f"{before}{secret}{after}".encode(), secret.encode()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_redacted_in_a_log(form: str) -> None:
+    text, secret = parts(form)
+    (out,) = Redactor().lines([b"2026-11-21T07:00:00Z " + text])
+    assert secret not in out
+    assert "‹secret›".encode() in out
+    coloured = text.replace(secret, secret[:3] + b"\x1b[31m" + secret[3:] + b"\x1b[0m")
+    (out,) = Redactor().lines([b"2026-11-21T07:00:00Z " + coloured])
+    assert secret[3:] not in out
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_forms_are_kept_out_of_histories(form: str) -> None:
+    assert looks_confidential(parts(form)[0].decode())
+
+
+async def test_a_pasted_command_gets_no_secret_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "PLANTED-1")
+    monkeypatch.setenv("NOTES", "wandb login " + HEX)
+    monkeypatch.setenv("BUCKET_NAME", "open")
+    text = "helm install x chart --set env.A=$AWS_SECRET_ACCESS_KEY --set env.B=$NOTES --set env.C=$BUCKET_NAME"
+    draft = await Drafting(Catalogue.load(), offline().render).paste("own-script", text)
+    assert "PLANTED" not in repr(draft)
+    assert HEX not in repr(draft)
+    assert "open" in repr(draft)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redacted(text.encode()) == text.encode()
+    assert not looks_confidential(text)
+
+
+NAMES = [
+    "WANDB_API_KEY",
+    "HF_TOKEN",
+    "hf_token",
+    "accessToken",
+    "SecretAccessKey",
+    "SessionToken",
+    "db_password",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+    "client-secret",
+    "private.key",
+    "apiKey",
+    "credentials",
+    "SENTRY_DSN",
+    "Authorization",
+    "WANDB_KEY",
+]
+OPEN = [
+    "SSH_PUBLIC_KEY",
+    "publicKey",
+    "eos_token",
+    "TOKENIZERS_PARALLELISM",
+    "MAX_TOKENS",
+    "KEYBOARD",
+    "monkeys",
+    "NCCL_DEBUG",
+    "passed",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_by_their_meaning(name: str) -> None:
+    assert is_confidential(name, "abcdefgh")
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_names_that_hold_none(name: str) -> None:
+    assert not is_confidential(name, "abcdefgh")
+
+
+SEEDS = (
+    "eyJaaaaaaaa-", "eyJaaaaaaaa.", "eyJ", "hf_", "hf_a-", "ghp_a", "glpat-", "AKIA", "AIza-", "xoxb-", "ya29.",
+    "sk-", "pypi-", "a.b-", "Bearer ", "bearer a", "Authorization: Basic ", "authorization", "token=", "token =",
+    "secret", "TOKEN_", "--token ", "-token", "password", "password: ", "://", "://a:", "://a", "@", "cookie: ",
+    "cookie:", "wandb ", "wandb_", "docker login ", "curl ", "curl -u a:", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN ", "-----END", "\u001b[", "\u001b[31", "\u001b[0;", "_key=", "sig=", "?sig=", "=", "\"token\":",
+    "access_key_id", " ", "\t", "'", "\\",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_line_makes_it_slow(seed: str) -> None:
+    """The time is in proportion to the length: 300 kB, twice, in less than two seconds of processor time."""
+    lines = [b"2026-11-21T07:00:00Z " + (seed * (300_000 // len(seed)) + end).encode() for end in ("", "!")]
+    began = time.process_time()
+    Redactor().lines(lines)
+    assert time.process_time() - began < 2.0

@@ -1,0 +1,108 @@
+"""What a pod says of its user and folder goes into ssh's configuration and to editors: only what is harmless there."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import BadInput, Unreadable
+from console.models.attach import EDITORS, SshHost
+from console.ssh import quoting
+from console.ssh.editors import editor
+from console.ssh.entries import Entry, options
+from console.ssh.places import Places
+from console.ssh.pod_facts import parse_probe, probe
+from tests.apiserver import ApiServer
+from tests.console.cluster.kubelet import EXEC, Exec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USERS = {
+    "a backslash, which leaves a quotation open": "a\\",
+    "a zero byte": "root\0",
+    "a command for `Match exec`": "$(touch pwned)",
+    "a command in backticks": "`id`",
+    "an option": "-oProxyCommand=id",
+    "a second line's option": "root\tProxyCommand id",
+    "quotation marks": 'root" "x',
+    "nothing": "",
+    "33 letters": "a" * 33,
+    "an escape sequence": "\x1b]0;pwned\x07",
+}
+FOLDERS = {
+    "an editor's option": "--install-extension=evil.publisher",
+    "another host for Zed": ".evil.example/x",
+    "a relative path": "workspace",
+    "a control character": "/a\x1b[31m",
+    "a right-to-left mark": "/a\u202egpj.sh",
+    "nothing": "",
+    "a zero byte": "/a\0b",
+    "a backslash": "/a\\",
+    "5,000 letters": "/" + "a" * 5000,
+}
+
+
+def said(user: str = "root", folder: str = "/workspace") -> str:
+    return f"user {user}\nhome /root\nfolder {folder}\nend yes\n"
+
+
+async def test_a_pod_that_answers_without_end_is_ended_in_words() -> None:
+    sent = 0
+
+    async def behave(command: Exec) -> None:
+        nonlocal sent
+        with suppress(ConnectionError):
+            for _ in range(2000):
+                await command.say(1, b"user root\n" * 10_000)
+                sent += 1
+
+    async with ApiServer() as server, server.client() as client, asyncio.timeout(30):
+        server.handlers[EXEC] = Exec(behave)
+        with pytest.raises(Unreadable, match="more than 1 MiB"):
+            await probe(client, "default", "p")
+    assert sent < 1000
+
+
+def test_an_honest_answer_is_taken() -> None:
+    found = parse_probe("pod-0", said("train_1.x-y", "/workspace/a b"))
+    assert (found.user, found.folder) == ("train_1.x-y", "/workspace/a b")
+
+
+@pytest.mark.parametrize("attack", USERS)
+def test_a_users_name_is_a_name(attack: str) -> None:
+    with pytest.raises(Unreadable, match="no user's name"):
+        parse_probe("pod-0", said(user=USERS[attack]))
+
+
+@pytest.mark.parametrize("attack", FOLDERS)
+def test_a_folder_is_a_whole_path(attack: str) -> None:
+    with pytest.raises(Unreadable, match="no path"):
+        parse_probe("pod-0", said(folder=FOLDERS[attack]))
+
+
+@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize("attack", ["an editor's option", "another host for Zed", "a relative path"])
+def test_no_editor_is_started_with_such_a_folder(name: str, attack: str) -> None:
+    """Also of a host that an earlier version wrote down."""
+    host = SshHost("default", "job", 0, "a4-job-0", "root", FOLDERS[attack], ("ssh", "a4-job-0"))
+    with pytest.raises(BadInput, match="no folder of the pod"):
+        editor(name, host)
+
+
+@pytest.mark.parametrize("text", ["a\\", 'a"b', "a\nProxyCommand id", "a\0", "a\x1bb"])
+def test_no_word_of_a_config_ends_its_line_or_its_quotation(text: str) -> None:
+    with pytest.raises(BadInput):
+        quoting.word(text)
+    with pytest.raises(BadInput):
+        quoting.path(text)
+
+
+def test_nothing_of_the_person_is_forwarded_into_a_pod(tmp_path: Path) -> None:
+    entry = Entry(name="a4-t", context="c", namespace="n", job="t")
+    found = dict(options(Places(tmp_path, tmp_path / "a4"), entry))
+    assert [found[each] for each in ("ForwardAgent", "ForwardX11", "PermitLocalCommand")] == ["no", "no", "no"]
+    assert found["StrictHostKeyChecking"] == "yes"

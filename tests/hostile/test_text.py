@@ -1,0 +1,188 @@
+"""One gate for text: whatever a cluster says, a terminal shows it and never obeys it."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from screens.cli.exec import LONGEST, Lines
+from screens.cli.guarded import Guarded, guarded
+from screens.widgets.line import beginning, fit, wrap
+from screens.wording import for_terminal, one_line
+from tests.fakes import FakeSession
+from tests.hostile.payloads import PAYLOADS, RAW
+from tests.screens.press import console, screen_text
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WORDS = st.text(
+    st.one_of(st.characters(), st.sampled_from("\u200d\ufe0f\u0301\x1b\x9b 🙂あ\u202e\t\n")), max_size=60
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", PAYLOADS)
+def test_nothing_of_it_is_left(attack: str) -> None:
+    text = f"before {PAYLOADS[attack]} after"
+    assert not RAW.search(one_line(text))
+    assert "\n" not in one_line(f"{text}\n")
+    assert not RAW.search(for_terminal(f"{text}\n{text}"))
+    assert one_line(text).startswith("before ")
+    assert one_line(text).endswith(" after")
+
+
+@given(WORDS, st.integers(0, 40))
+def test_a_text_has_the_width_it_is_given(text: str, width: int) -> None:
+    fitted = fit(text, width)
+    assert cell_len(fitted) == width
+    assert not RAW.search(fitted)
+    assert cell_len(beginning(one_line(text), width)) <= width
+
+
+@given(WORDS, st.integers(1, 40))
+def test_wrapped_lines_are_no_wider_and_nothing_is_lost(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert all(cell_len(line) <= width for line in lines)
+    if width > 1:
+        assert "".join(lines).replace(" ", "") == one_line(text).replace(" ", "")
+
+
+@pytest.mark.parametrize("width", [1, 2, 80, 180])
+def test_words_that_ended_the_console_once(width: int) -> None:
+    words = " ".join("\u200d\u200d🙂" + "a" * length for length in range(max(width - 17, 0), width + 3))
+    assert all(cell_len(line) <= width for line in wrap(words, width))
+
+
+def test_a_stream_to_a_terminal_passes_the_gate() -> None:
+    out = io.StringIO()
+    guarded = Guarded(out)
+    for payload in PAYLOADS.values():
+        guarded.write(f"{payload}\n")
+    guarded.writelines(PAYLOADS.values())
+    assert not RAW.search(out.getvalue())
+
+
+def test_lines_of_many_pods_pass_the_gate_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8", newline="") as terminal:  # noqa: PTH123 - a descriptor
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.stdout", terminal)
+            with guarded():
+                lines = Lines(8)
+                for payload in PAYLOADS.values():
+                    lines.add(7, 1, payload.encode() + b"\n")
+                    lines.add(7, 1, payload.encode("latin-1", "replace") + b"\n")
+                lines.add(7, 1, b"x" * 100)
+        os.set_blocking(ours, False)
+        shown = bytearray()
+        with suppress(BlockingIOError):
+            while piece := os.read(ours, 65536):
+                shown += piece
+    os.close(ours)
+    text = shown.decode().replace("\r\n", "\n")
+    assert text.count("7: ") >= 2 * len(PAYLOADS)
+    assert not RAW.search(text)
+
+
+def test_a_line_of_a_pod_without_end_is_printed_in_pieces(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    lines = Lines(8)
+    for _ in range(100):
+        lines.add(7, 1, b"x" * LONGEST)
+    assert len(capfdbinary.readouterr().out) > 90 * LONGEST
+
+
+LOG = "".join(f"{number} {payload}\n" for number, payload in enumerate(PAYLOADS.values()))
+COMMANDS: dict[str, Sequence[str]] = {
+    "an error that repeats what was typed": ("read", "/tmp/none" + "".join(PAYLOADS.values()).replace("\0", "")),
+    "a log of nothing but payloads": ("read", "LOG"),
+    "a usage mistake": ("jobs", "--nothing" + PAYLOADS["the clipboard written"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_plain_command_in_a_terminal(command: str, tmp_path: Any) -> None:
+    """On a real pseudo-terminal: no byte of a payload arrives as it was sent."""
+    log = tmp_path / "log"
+    log.write_text(f"{LOG}# Out of bounds values : 0 OK {PAYLOADS['the title set']}\n[E] NCCL WARN {LOG}")
+    words = [str(log) if each == "LOG" else each for each in COMMANDS[command]]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "screens", *words], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    ) as process:
+        os.close(theirs)
+        shown = bytearray()
+        try:
+            while piece := os.read(ours, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux says so when the last writer is gone
+        process.wait(60)
+    os.close(ours)
+    text = shown.decode(errors="replace").replace("\r\n", "\n")
+    assert text
+    assert not RAW.search(text)
+
+
+ALL = "".join(payload for name, payload in PAYLOADS.items())
+
+
+def poisoned(value: Any) -> Any:
+    """The same picture of a cluster, with every payload behind every text in it."""
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return f"{value}{ALL}" if value else value
+    if is_dataclass(value) and not isinstance(value, type):
+        made = {each.name: poisoned(getattr(value, each.name)) for each in fields(value) if each.init}
+        return replace(value, **made)
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(poisoned, value))
+    if isinstance(value, dict):
+        return {key: poisoned(item) for key, item in value.items()}
+    return value
+
+
+async def test_no_page_lets_a_payload_through() -> None:
+    """Every text of every object is hostile: names, messages, labels, images, reasons."""
+    fleet = scene()
+    session = FakeSession(replace(fleet, **{each.name: poisoned(getattr(fleet, each.name)) for each in fields(fleet)}))
+    seen = 0
+    async with console(session, size=(140, 45)) as (app, pilot, _):
+        for keys in (
+            ("1",),
+            ("1", "enter"),
+            ("2",),
+            ("2", "w"),
+            ("3",),
+            ("3", "enter"),
+            ("4",),
+            ("4", "enter"),
+            ("5",),
+            ("6",),
+        ):
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause()
+            shown = screen_text(app)
+            seen += shown.count("PWNT")
+            assert not RAW.search(shown), f"on the page after {keys}"
+        for attack, payload in PAYLOADS.items():
+            app.notify(f"{attack}: {payload}", title=payload)
+        app.sub_title = ALL
+        await pilot.pause()
+        shown = screen_text(app)
+        assert not RAW.search(shown)
+    assert seen

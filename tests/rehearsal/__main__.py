@@ -1,0 +1,194 @@
+"""Run every recipe's rendered pods for real on this machine, and compare how they end with what is expected.
+
+`python -m tests.rehearsal [--of COMMIT] [--only WORD] [--jobs N]`: chart and launchers of this tree, or of a commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tests.rehearsal.cases import Case, all_cases
+from tests.rehearsal.judging import Row, judged
+from tests.rehearsal.recorded import write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS = {
+    "sshd": "openssh-server", "ssh-keygen": "openssh-client", "mpirun": "openmpi-bin", "mpicc": "libopenmpi-dev",
+    "gcc": "gcc", "ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount",
+}  # fmt: skip
+"""Program -> the Debian package that brings it."""
+OWN_NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+ONE_CASE_SECONDS = 150
+
+
+def say(line: str) -> None:
+    """One line of the table."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def lacking() -> str:
+    """Why nothing can be rehearsed here, empty when all is there."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = sorted({package for program, package in NEEDS.items() if shutil.which(program, path=path) is None})
+    if missing:
+        return f"this machine lacks {', '.join(missing)}: apt-get install {' '.join(missing)}"
+    if os.geteuid() != 0:
+        return "only root may make the namespaces of the nodes: run it as root, or in a container that is privileged"
+    tried = subprocess.run(
+        [*OWN_NAMESPACES, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True, check=False
+    )
+    if tried.returncode:
+        return f"namespaces are not allowed here ({tried.stderr.strip()}): take a machine, or a privileged container"
+    return ""
+
+
+def tree_of(commit: str, folder: Path) -> Path:
+    """The files of a commit, in a folder."""
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder
+
+
+def rendered(tree: Path, cases: Sequence[Case]) -> list[Any]:
+    """The manifests of each case, or why it is refused."""
+    launches = [{"recipe": case.recipe, "values": case.values} for case in cases]
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "render.py")],
+        input=json.dumps(launches), env=os.environ | {"PYTHONPATH": str(tree)}, cwd=tree,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"The chart cannot be rendered: {done.stderr.strip()}")
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def keys(folder: Path) -> str:
+    """Make a person's key pair and those of the release; return the public half of the person's."""
+    for name, kind in (
+        ("person", ("ed25519",)),
+        ("id_pods", ("ecdsa", "-m", "PEM")),
+        ("host_key", ("ecdsa", "-m", "PEM")),
+    ):
+        command = ["ssh-keygen", "-q", "-N", "", "-C", "anna@laptop", "-f", str(folder / name), "-t", *kind]
+        subprocess.run(command, check=True)
+    return (folder / "person.pub").read_text().strip()
+
+
+def played(case: Case, manifests: Any, folder: Path, tools: Path) -> Row:
+    """Play one case in namespaces of its own."""
+    if isinstance(manifests, str):
+        return Row(case, "refused", [manifests])
+    folder.mkdir()
+    for name in ("person", "person.pub"):
+        shutil.copy(tools / name, folder / name)
+    (folder / "case.json").write_text(json.dumps(asdict(case) | {"manifests": manifests, "tools": str(tools)}))
+    inside = 'mount -t tmpfs tmpfs "$1/space" && exec "$2" -m tests.rehearsal.play "$1"'
+    (folder / "space").mkdir()
+    words = [*OWN_NAMESPACES, "bash", "-c", inside, "play", str(folder), sys.executable]
+    with (folder / "said").open("w") as said:
+        try:
+            subprocess.run(words, cwd=ROOT, stdout=said, stderr=said, check=False, timeout=ONE_CASE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Row(case, "not judged", [f"the rehearsal itself took more than {ONE_CASE_SECONDS} s"])
+    seen = folder / "seen.json"
+    if not seen.exists():
+        return Row(case, "not judged", (folder / "said").read_text().strip().splitlines()[-3:])
+    return judged(case, json.loads(seen.read_text()), manifests)
+
+
+def table(rows: Sequence[Row]) -> None:
+    """Recipe, nodes, fault, expected, seen."""
+    ordered = sorted(rows, key=lambda row: (row.case.recipe, row.case.fault != "none", row.case.fault, row.case.nodes))
+    say(f"{'recipe':24}{'nodes':>5}  {'fault':36}{'expected':22}seen")
+    for row in ordered:
+        case = row.case
+        expected = ", then ".join(str(one) for one in case.expected)
+        mark = "" if row.good else "   <-- differs"
+        say(f"{case.recipe:24}{case.nodes:>5}  {case.fault:36}{expected:22}{row.seen}{mark}")
+        for problem in row.problems:
+            say(f"{'':31}{problem}")
+
+
+def main() -> int:
+    """Play all cases; 1 when any differs from what is expected, 2 when nothing can be rehearsed here."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--of", default="", metavar="COMMIT", help="the chart and launchers of this commit")
+    asked.add_argument(
+        "--only", default="", metavar="WORD", help="cases whose recipe or fault has this word; several with commas"
+    )
+    asked.add_argument("--jobs", type=int, default=4, help="cases at the same time")
+    asked.add_argument("--keep", default="", metavar="FOLDER", help="leave the logs of all pods there")
+    asked.add_argument("--record", action="store_true", help="only the cases that the practice cluster is made of")
+    told = asked.parse_args()
+    why = lacking()
+    if why:
+        say(f"Nothing was rehearsed: {why}.")
+        return 2
+    began = monotonic()
+    with tempfile.TemporaryDirectory(prefix="a4-rehearsal-") as made:
+        folder = Path(told.keep or made)
+        folder.mkdir(exist_ok=True)
+        tree = tree_of(told.of, folder / "tree") if told.of else ROOT
+        public = keys(folder)
+        words = [word for word in told.only.split(",") if word]
+        cases = [
+            case
+            for case in all_cases()
+            if not words or any(word in f"{case.recipe} {case.fault} {case.nodes}" for word in words)
+        ]
+        cases = [case for case in cases if case.is_recorded or not told.record]
+        for case in cases:
+            case.values["ssh"] = {"publicKey": public}
+        subprocess.run(
+            [
+                "mpicc",
+                "-O1",
+                "-o",
+                str(folder / "all_reduce_perf"),
+                str(ROOT / "tests/rehearsal/standins/all_reduce.c"),
+            ],
+            check=True,
+        )
+        libcuda = ["-shared", "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1"), "-x", "c", "/dev/null"]
+        subprocess.run(["gcc", *libcuda], check=True)
+        manifests = rendered(tree, cases)
+        with ThreadPoolExecutor(told.jobs) as pool:
+            folders = [folder / f"case{number}" for number in range(len(cases))]
+            rows = list(pool.map(played, cases, manifests, folders, [folder] * len(cases)))
+        changed = record(rows, all_cases(), told.of)
+    table(rows)
+    bad = [row for row in rows if not row.good]
+    of = f" at {told.of}" if told.of else ""
+    took = f"{monotonic() - began:.0f} s"
+    say(f"{len(rows)} rehearsed{of} in {took}: {len(rows) - len(bad)} as expected, {len(bad)} differ")
+    for path in changed:
+        say(f"{path} was written anew, as the launchers do something else now: look at the difference and commit it")
+    return 1 if bad or changed else 0
+
+
+def record(rows: Sequence[Row], wanted: Sequence[Case], of: str) -> list[str]:
+    """Write down what was seen for the practice cluster, when all that it needs was seen and is right."""
+    needed = {(case.recipe, case.nodes, case.fault) for case in wanted if case.is_recorded}
+    good = {(row.case.recipe, row.case.nodes, row.case.fault) for row in rows if row.good}
+    return write([row for row in rows if row.case.is_recorded]) if not of and needed <= good else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Where the log of a job opens, where its keys lead, and what its lines look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from console.models.alarm import AlarmKind
+from screens.job import JobScreen
+from screens.widgets.log_view import LogView
+from tests.console.follow.test_finding import iteration
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import queue_scene
+from tests.screens.test_reconnect import FIRST, go_on, page
+from tests.screens.test_watching import report
+
+if TYPE_CHECKING:
+    import pytest
+
+    from screens.app import ConsoleApp
+
+SECOND = "llama-workload-0-1-x7k1"
+
+
+def session_of(*lines: str) -> FakeSession:
+    """A job whose first pod prints no iterations, as of Megatron the last pod alone does."""
+    session = FakeSession(queue_scene())
+    session.say(FIRST, "step 1 libraries: run", "[rank 0] ready; the last rank prints the iterations")
+    session.say(SECOND, *lines)
+    return session
+
+
+async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
+    app.open_page("job", "default", "llama", tab)
+    await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+    assert isinstance(app.screen, JobScreen)
+    return app.screen
+
+
+async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
+    async with console(session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        await until(pilot, lambda: screen.rank == 1 and "8/      97" in screen_text(app))
+        await pilot.press("less_than_sign")
+        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await pilot.press("r", "l")
+        assert screen.rank == 0, "whom a person has chosen stays"
+
+
+async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
+    healthy, sick = map(iteration, range(1, 90)), (iteration(number, "", "nan") for number in range(90, 150))
+    session = session_of(*healthy, *sick)
+    session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
+        assert screen.rank == 1
+        assert "iteration       90/" in screen_text(app)
+        assert not screen.query_one(LogView).lines.follow
+
+
+async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("screens.tabs.log.LOOKS", 5)
+    session = session_of("ready")
+    session.alarms.sound("default", "llama", AlarmKind.SILENT, "no pod has printed a line for 10 min")
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        await until(pilot, lambda: screen.here.note == "all pods")
+
+
+async def test_the_first_error_is_looked_for_in_all_pods() -> None:
+    session = session_of(*map(iteration, range(1, 20)), *(iteration(number, "", "nan") for number in range(20, 60)))
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        await until(pilot, lambda: screen.rank == 1)
+        await pilot.press("less_than_sign")
+        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await pilot.press("E")
+        await until(pilot, lambda: "pod 0 has none; pod 1 has some, first at iteration 20: Enter" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "errors: 1 of 40 matches" in screen_text(app))
+        assert screen.rank == 1
+        assert "iteration       20/" in screen_text(app)
+
+
+async def test_where_no_pod_tells_of_an_error_that_is_said() -> None:
+    async with console(session_of("ready"), size=(140, 35)) as (app, pilot, _):
+        await to_log(app, pilot)
+        await until(pilot, lambda: "libraries: run" in screen_text(app))
+        await pilot.press("E")
+        await until(pilot, lambda: "No line of any pod tells of an error." in screen_text(app))
+
+
+async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
+    async with console(session_of(*map(iteration, range(1, 9))), size=(80, 24)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        await until(pilot, lambda: screen.rank == 1)
+        await pilot.press("C")
+        await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
+        text = screen.query_one(LogView).lines.text
+        assert [row.text for row in text.page(0, 8)] == [*map(iteration, range(1, 9))]
+        await pilot.press("C")
+        await until(pilot, lambda: "consumed samples" in screen_text(app))
+
+
+async def test_keys_on_a_process_are_about_its_pod() -> None:
+    session = session_of("I am pod 1")
+    session.xray.report = report()
+    async with console(session, size=(140, 45)) as (app, pilot, _):
+        screen = await to_log(app, pilot, "hang")
+        await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the data loader" in screen_text(app))
+        await until(pilot, lambda: screen.rank == 1)
+        await pilot.press("l")
+        await until(pilot, lambda: "I am pod 1" in screen_text(app))
+
+
+async def test_what_pods_agree_on_keeps_its_reading_place_after_a_reconnect() -> None:
+    lines = [f"line {number}" for number in range(200)]
+    async with page("log", lines=lines) as (screen, pilot, first, second):
+        await pilot.press("m", "m")
+        log = screen.query_one(LogView).lines
+        await until(pilot, lambda: log.total == 200)
+        await pilot.press("home", *["pagedown"] * 2)
+        top = log.scroll_y
+        assert (top > 0, log.follow) == (True, False)
+        go_on(first, second)
+        second.say(FIRST, "while away")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: log.total == 201)
+        assert (log.scroll_y, log.follow) == (top, False)

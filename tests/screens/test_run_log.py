@@ -1,0 +1,126 @@
+"""What is kept of a run's log: its curve, its last lines, all of them; and small answers of a job's page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.models.run import Outcome
+from console.spool.part import Part
+from console.spool.shelf import JobNote, Shelf, logs_folder
+from screens.job import JobScreen
+from screens.run import RunScreen
+from screens.widgets.job_head import first_tab, tab_of
+from screens.widgets.log_view import LogView
+from screens.widgets.nccl_panel import NcclPanel
+from screens.widgets.training_panel import TrainingPanel
+from screens.wording import begun_small, whole_path
+from tests.console.follow.test_finding import iteration
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import queue_scene
+from tests.screens.test_jobs import to_job, toasts
+from tests.screens.test_runs import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UID = "uid-of-train-9"
+
+
+def keep(uid: str, *lines: str) -> None:
+    """The log of a job that is gone, as it is kept."""
+    shelf = Shelf.open(logs_folder(), JobNote(uid, "default", "train-9", ranks=2, recipe="qwen3-30b-pretrain"))
+    part = Part(1, file=shelf.place(1, 0, "main", "pod-1"))
+    part.append(
+        [(1000.0 + at, f"2026-11-22T10:00:{at:02}.000000000Z {line}".encode()) for at, line in enumerate(lines)]
+    )
+    part.write()
+    shelf.close()
+
+
+def session_of(outcome: Outcome = Outcome.SUCCEEDED) -> FakeSession:
+    session = FakeSession(queue_scene())
+    session.runs.runs = [run(9, "train-9", outcome, recipe="qwen3-30b-pretrain", uid=UID, why="")]
+    return session
+
+
+@pytest.mark.parametrize("size", [(140, 42), (80, 24)])
+async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, int]) -> None:
+    keep(UID, *map(iteration, range(1, 30)), "its last words")
+    keep("another of the same name", "not this one")
+    async with console(session_of(), size=size) as (app, pilot, _):
+        app.open_page("run", "9")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and "its last words" in screen_text(app))
+        assert "not this one" not in screen_text(app)
+        assert app.screen.query_one(TrainingPanel).display is (size[1] > 30), "a low screen has no room for it"
+        assert not app.screen.query_one(NcclPanel).display
+        assert [len(track.series) for track in app.screen.query_one(TrainingPanel).tracks] == [29]
+        await pilot.press("l")
+        await until(pilot, lambda: app.screen.query_one(LogView).size.height > size[1] - 8)
+        await pilot.press("l")
+        await until(pilot, lambda: "values that were changed" in screen_text(app))
+
+
+async def test_a_run_of_which_no_log_is_kept_shows_neither() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        app.open_page("run", "9")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and "values that were changed" in screen_text(app))
+        assert not app.screen.query_one(LogView).display
+        assert app.screen.check_action("log", ()) is False
+
+
+async def test_a_pod_that_has_ended_is_told_instead_of_asking_for_ports() -> None:
+    async with console(FakeSession(queue_scene()), size=(140, 40)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "sweep")
+        await until(pilot, lambda: screen.rank == 1)
+        await pilot.press("f")
+        await until(pilot, lambda: "Pod 1 has ended: OOMKilled (137)." in toasts(app))
+        assert app.screen is screen
+
+
+async def test_a_job_without_a_release_says_so_and_opens_no_page() -> None:
+    session = FakeSession(queue_scene())
+    key = "default", "llama"
+    session.show(jobsets={**session.fleet.jobsets, key: replace(session.fleet.jobsets[key], release="")})
+    async with console(session, size=(140, 40)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama")
+        await pilot.press("R")
+        await until(pilot, lambda: "llama belongs to no Helm release" in toasts(app))
+        assert app.screen is screen
+
+
+@pytest.mark.parametrize(
+    ("recipe", "tab"),
+    [("nccl-all-reduce", "nccl"), ("qwen3-30b-pretrain", "training"), ("swift-dpo-multinode", "training"),
+     ("qwen3-next-lustre", "training"), ("own-script", "pods"), ("qwen3-download", "pods"), ("", "pods")],
+)  # fmt: skip
+def test_a_job_opens_on_its_progress(recipe: str, tab: str) -> None:
+    assert tab_of(recipe) == tab
+
+
+async def test_a_job_that_failed_opens_on_its_pods() -> None:
+    fleet = queue_scene()
+    assert first_tab(fleet.jobsets["default", "sweep"]) == "pods"
+    assert first_tab(None) == "pods"
+    async with console(FakeSession(fleet), size=(140, 40)) as (app, pilot, _):
+        app.open_page("job", "default", "sweep")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.is_mounted)
+        assert isinstance(app.screen, JobScreen)
+        assert app.screen.here.NAME == "pods"
+
+
+def test_where_a_file_is_saved_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert whole_path("llama.log") == tmp_path / "llama.log"
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert str(whole_path("~/llama.log")) == "/home/anna/llama.log"
+
+
+def test_names_keep_their_capitals_after_a_colon() -> None:
+    assert begun_small("GPUs, disks, mounts") == "GPUs, disks, mounts"
+    assert begun_small("NCCL lines") == "NCCL lines"
+    assert begun_small("A shell in pod 0") == "a shell in pod 0"
+    assert begun_small("Ports of this machine") == "ports of this machine"
