@@ -23,8 +23,18 @@ from console.cluster.release_secrets import _is_small
 from console.errors import ConsoleError
 from console.helm import _foreign
 from console.log_results import LogReading
+from console.models.failure import endings, first_of
+from console.models.fleet import Fleet
+from console.models.forecast import forecast
 from console.models.image_facts import Reference
+from console.models.outlook import Ask
+from console.models.places import floor
+from console.models.pools import pools
+from console.models.quota import queue_account
+from console.models.ranks import ranks
 from console.models.secrecy import looks_confidential
+from console.models.why import why
+from console.models.why_job import why_jobset
 from console.parsers import tree
 from console.parsers.dcgm import parse_dcgm
 from console.parsers.helm_line import looks_like_helm, parse_helm_line
@@ -37,6 +47,7 @@ from console.parsers.stamps import stamped
 from console.parsers.status import refusal
 from console.parsers.values_text import TextFault, parse_text
 from console.ssh.pod_facts import parse_probe
+from console.store import FIELDS
 from console.xray.answers import read_answer
 from screens.widgets.line import fit, wrap
 from screens.wording import for_terminal, one_line
@@ -72,6 +83,36 @@ def _objects() -> list[bytes]:
 def _lines(data: bytes) -> None:
     for kind in KINDS:
         kind.reader.line(data)
+
+
+def _snapshots(data: bytes) -> None:
+    """What follows from objects that could be read: places, queues, ranks and reasons."""
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        found[FIELDS[kind.plural]] = kind.reader.models(kind.reader.page(data).items)[0]
+    fleet = Fleet(at=1.8e9, **found)
+    pools(fleet)
+    for node in floor(fleet.nodes.values(), fleet).blocks:
+        assert node.name is not None
+    for workload in fleet.workloads.values():
+        why(workload, fleet)
+    for jobset in fleet.jobsets.values():
+        why_jobset(jobset, fleet)
+        ranks(jobset, fleet)
+        first_of(endings(jobset, fleet))
+    for queue in fleet.cluster_queues.values():
+        queue_account(fleet, queue.name)
+    for local in fleet.local_queues.values():
+        forecast(fleet, Ask(local.namespace, local.name, topology="required"))
+
+
+def _together() -> list[bytes]:
+    """Lists of one object of each kind. Every kind reads all of them, so that each object is read as each kind."""
+    lists = [json.loads(path.read_text()).get("items", [])[:3] for path in sorted((FIXTURES / "api").glob("*.json"))]
+    return [
+        json.dumps({"metadata": {}, "items": [each[number % len(each)] for each in lists if each]}).encode()
+        for number in range(3)
+    ]
 
 
 def _logs(data: bytes, size: int = 500) -> None:
@@ -191,15 +232,20 @@ STATUS = '{"kind":"Status","code":403,"reason":"Forbidden","message":"no","detai
 PROBE = "user root\nhome /root\nfolder /workspace\nauthorized ssh-ed25519 AAAA x\nhostkey ssh-ed25519 AAAA\nend yes\n"
 TREE = "d|0|755|1.5|.\0\0f|12|644|1700000000.1|./a b\0\0l|0|777|0|./l\0target\0"
 
-SECRETS = ("token=hf_AbCdEfGhIjKlMn", "Authorization: Bearer a.b-1", "-----BEGIN PRIVATE KEY-----\nMII\n")
+SECRETS = (
+    "token=hf_AbCdEfGhIjKlMn", "Authorization: Bearer a.b-1", "-----BEGIN PRIVATE KEY-----\nMII\n",
+    "-----END PRIVATE KEY-----", 'WANDB_API_KEY 0123abcd "password": "two words"', "\x1b[31mdb_pass\x1b[0m: x",
+    "https://u:p@h/ eyJhbGciOi.eyJzdWIi.c2ln curl -u a:b docker login -p x cookie: a=b?sig=abcdefgh",
+)  # fmt: skip
 DCGM = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",Hostname="n",pod="p"} 97\n# HELP x\n'
 SPDY = [b"\x80\x03\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01", b"\x00\x00\x00\x01\x00\x00\x00\x03abc"]
 EVENTS = [b'{"type": "MODIFIED", "object": ' + each[41:-2] + b"}" for each in _objects()]
 
 TARGETS: dict[str, Target] = {
     "lists": Target(_lists, _objects()),
+    "snapshots": Target(_snapshots, _together()),
     "watch lines": Target(_lines, [*EVENTS, STATUS.encode()]),
-    "logs": Target(_logs, fixtures("*.txt", 4000) + fixtures("h200/*.txt", 4000)),
+    "logs": Target(_logs, fixtures("*.txt", 2000) + fixtures("h200/*.txt", 2000)),
     "redaction": Target(_redacted, texts(*SECRETS)),
     "text width": Target(_width, texts(*PAYLOADS.values(), "plain words", "日本語 🙂")),
     "exec answers": Target(_answers, [*fixtures("h200/hang_rank*.json", 4000), STATUS.encode()]),

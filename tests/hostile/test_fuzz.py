@@ -1,0 +1,49 @@
+"""The fuzzer itself: it finds faults, writes them down and can repeat itself; and each target is run for a moment."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.errors import Unreadable
+from tests.fuzz.__main__ import fuzz
+from tests.fuzz.inputs import changed, documents_of
+from tests.fuzz.targets import TARGETS, Target, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_recordings_and_some_inputs_like_them_end_in_an_answer(name: str) -> None:
+    target = TARGETS[name]
+    for seed in target.seeds:
+        run(target, seed)
+    source, documents = random.Random(name), documents_of(target.seeds)
+    for _ in range(40):
+        run(target, changed(source, target.seeds, documents))
+
+
+def test_a_seed_gives_the_same_inputs_again() -> None:
+    seeds = [b'{"a": [1, {"b": "c"}]}', b"plain"]
+    first, second = (
+        [changed(source, seeds, documents_of(seeds)) for _ in range(200)]
+        for source in (random.Random(7), random.Random(7))
+    )
+    assert first == second
+    assert len(set(first)) > 100
+
+
+def test_what_fails_is_written_down_and_our_own_errors_are_answers(tmp_path: Path) -> None:
+    def read(data: bytes) -> None:
+        if data.count(b"a") > 2:
+            raise IndexError
+        raise Unreadable("as every input is")
+
+    runs, good = fuzz("aaa", Target(read, [b"aa"]), 60, 1, tmp_path)
+    assert not good
+    assert runs > 0
+    (place,) = tmp_path.iterdir()
+    assert place.read_bytes().count(b"a") > 2
