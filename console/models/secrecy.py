@@ -1,8 +1,9 @@
 """Secrets, told by the name of a variable or by the look of a text: one list for logs, forms, histories and profiles.
 
 Every pattern takes time in proportion to the text, whatever is in it: repeats are bounded, or begin where the
-characters before them cannot belong to them. Not recognised: passwords without a name before them, one-letter options
-(`mysql -pPASSWORD`), hexadecimal keys without a word that says so, and anything encoded again.
+characters before them cannot belong to them. Not recognised: passwords without a name before them, or shorter than four
+letters, one-letter options (`mysql -pPASSWORD`), `pass=…` (tests and passes over data are called so), a name and a
+blank before what has no digit in it, hexadecimal keys without a word that says so, and anything encoded again.
 """
 
 from __future__ import annotations
@@ -41,24 +42,47 @@ SHAPES = "|".join(
         r"\bnpm_[A-Za-z0-9]{16,}",
         r"\bdckr_pat_[\w-]{16,}",
         r"\bAGE-SECRET-KEY-1[0-9A-Z]{16,}",
+        r"(?<![\w-])ms-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
     )
 )
 """Tokens that say what they are: Hugging Face, GitHub, GitLab, AWS, Google, Slack, OAuth, JSON web tokens, OpenAI and
-Anthropic, NVIDIA, package indexes, Docker, age."""
+Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 
 _VALUE = r"[^\s\"',;&\\]"
+_QUOTE = r"(?:\\?[\"'])"
+_LOGINS = (
+    r"(?:db|database|sql|mysql|pg|postgres|mongo|redis|smtp|mail|ldap|ftp|ssh|http|proxy|user|admin|root|login|auth"
+    r"|registry|docker|git|api|ray|minio)"
+)
+"""What has a password that may be called `pass`; a forward pass has none."""
 _NAMED = (
     r"((?<!eos_)(?<!pad_)(?<!bos_)(?<!unk_)(?<!mask_)(?<!cls_)(?<!sep_)(?<!stop_)"
     r"(?:passw(?:or)?d|passphrase|pgpass|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
-    r"|auth[_-]?key|license[_-]?key|subscription[_-]?key|secret[_-]?key|credentials?|(?-i:_PASS|PWD))(?:[_-]?id)?"
-    r"(?:\\?[\"'])?\]?[ \t]{0,3}(?::|=>|=)[ \t]{0,3}b?(?:\\?[\"'])?)"
-    rf"(?![\d.,%]{{1,12}}(?![\w/+=-])|true\b|false\b|none\b|null\b|/|\$|<|\[|\{{){_VALUE}{{4,500}}"
+    r"|auth[_-]?key|license[_-]?key|subscription[_-]?key|secret[_-]?key|credentials?|(?-i:_PASS)"
+    rf"|pwd(?![:= \t]{{1,4}}[.~])|(?<![a-z0-9]){_LOGINS}[_-]?pass)(?:[_-]?id)?"
+    rf"{_QUOTE}?\]?[ \t]{{0,3}}(?::|=>|=)[ \t]{{0,3}}b?{_QUOTE}?)"
+    r"(?![\d.,%]{1,12}(?![\w/+=-])|true\b|false\b|none\b|null\b|/|\$|<|\[|\{)"
+    r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}(?=\\?')"
+    rf"|{_VALUE}{{4,500}})"
 )
-"""A variable, key or option whose name says what it holds, then its value."""
-AFTER = "|".join(
+"""A variable, key or option whose name says what it holds, then its value: in quotes, or up to a blank."""
+_ENDING = r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?)"
+_MIXED = rf"(?=\S{{0,100}}\d)(?=\S{{0,100}}[a-z])(?![/$<\[{{.~]){_VALUE}{{8,500}}"
+"""A value that is no word of a sentence, no number and no path."""
+_NAMED_BLANK = (
+    r"((?-i:(?<![A-Z])(?!(?:PUBLIC|PAD|EOS|BOS|UNK|MASK|CLS|SEP|STOP|SPECIAL)_)"
+    rf"[A-Z][A-Z0-9]{{0,30}}_{_ENDING})[ \t]{{1,3}}{_QUOTE}?){_MIXED}",
+    r"((?:(?:api|access|secret|wandb)_key|password|secret|(?:access|auth|hf|hub)_token)[ \t]\.{2,60}[ \t])" + _MIXED,
+    rf"(\bname{_QUOTE}?[:=][ \t]{{0,3}}{_QUOTE}?\w{{0,60}}(?-i:{_ENDING}){_QUOTE}?,[ \t]{{0,3}}{_QUOTE}?value{_QUOTE}?"
+    rf"[:=][ \t]{{0,3}}{_QUOTE}?){_VALUE}{{4,500}}",
+)
+"""A variable's name and a blank; a line of Megatron's table of arguments; a variable of a pod."""
+_AFTER = "|".join(
     (
         _NAMED,
-        rf"(--?[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)[ \t]{{1,3}})(?!-){_VALUE}{{4,500}}",
+        *_NAMED_BLANK,
+        rf"(--?[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)[ \t]{{1,3}}{_QUOTE}?)(?!-)"
+        rf"(?:(?<=\")[^\"\\\r\n]{{4,500}}(?=\\?\")|(?<=')[^'\\\r\n]{{4,500}}(?=\\?')|{_VALUE}{{4,500}})",
         r"(authorization(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?(?:basic|bearer|token|digest)[ \t]{1,3})"
         r"[^\s\"']{4,}",
         r"(\bbearer[ \t]{1,3})(?=[^\s\"']{0,200}[\d._~+/=-])[a-z0-9._~+/=-]{8,}",
@@ -71,6 +95,7 @@ AFTER = "|".join(
         r"(://)[^\s/:@]{16,200}(?=@)",
     )
 )
+AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
 """What stands after words that announce a secret; the one group of each that matches is kept."""
 _SHAPE = re.compile(SHAPES)
 _ANNOUNCED = re.compile(AFTER, re.IGNORECASE)

@@ -14,12 +14,14 @@ from console.parsers.words import Words
 
 REDACTED = REDACTED_TEXT.encode()
 _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
-          b"credential", b"credentials", b"_pass", b"pwd")  # fmt: skip
+          b"credential", b"credentials", b"pwd")  # fmt: skip
 _WORDS = Words(
     b"hf_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat", b"glpat-", b"akia", b"asia", b"aiza", b"xox",
-    b"hooks.slack", b"ya29.", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_", b"age-secret",
+    b"hooks.slack", b"ya29.", b"ms-", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_",
+    b"age-secret", b",value:", b"_pass ",
     b"bearer ", b"basic ", b"authorization", b"cookie", b"wandb", b" login ", b"curl ", b"signature=", b"sig=", b"@",
     *(name + sign for name in _NAMES for sign in (b"=", b":", b" =", b" :", b"\"", b"'", b"\\", b" ")),
+    *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\")),
     fold=True,
 )  # fmt: skip
 """A text without any of these has no secret in it that is known here."""

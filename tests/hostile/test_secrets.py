@@ -85,6 +85,23 @@ secretKey=«abcdef123456»
 credentials: «abcdef123456»
 private_key_id: «0123456789abcdef0123»
 jwt=«JWT»
+WANDB_API_KEY «abc123def456»
+DB_PASS «hunter2222»
+  HF_TOKEN   "«abcd-1234-efgh»"
+db_pass: «hunter22»
+"smtp_pass": "«hunter22»"
+pwd=«hunter22»
+mysql_pwd: «hunter22»
+downloading with «ms-0a1b2c3d-0123-4567-89ab-0123456789ab»
+password="«two words»"
+passphrase: '«correct horse battery staple»', user: x
+{\"password\": \"«two words»\"}
+DB_PASS="«a, b; c & d»"
+--password "«two words»" --user x
+--api-key '«abcdef123»'
+  wandb_api_key ................................... «0123456789abcdef»
+{"name": "WANDB_API_KEY", "value": "«abcdef123456»"}
+EnvVar{Name:HF_HUB_TOKEN,Value:«abcdef123456»,ValueFrom:nil,}
 """.strip().splitlines()
 """HEX and JWT stand for the two above."""
 HARMLESS = """
@@ -121,6 +138,29 @@ OLDPWD=/root
 forward_pass=12ms
 first_pass: done
 credentials: /etc/google/key.json
+Error: secret "hf-token-2" not found
+couldn't find key HF_TOKEN in Secret default/hub-token-1
+HF_TOKEN environment variable is not set
+Set WANDB_API_KEY or run wandb login
+PAD_TOKEN <|pad_0123|>
+EOS_TOKEN </s0123456>
+MAX_TOKEN 4096000000
+SSH_PUBLIC_KEY AAAAB3NzaC1yc2E0123
+pwd=~/work1234
+pwd: ./results-0123
+pass: forward
+pass=12/100000
+bypass: enabled
+forward_pass: 12.5ms/step
+user_passes=12345
+items ms-swift-3.8.0
+12ms-0123
+  pad_token ....................................... <|endoftext|>
+  tokenizer_model ................................. Qwen/Qwen3-30B
+  vocab_token ..................................... Qwen2TokenizerFast
+{"name": "NCCL_DEBUG", "value": "INFO-1234"}
+token 12 of 4096
+secret "x" mounted
 """.strip().splitlines()
 
 
@@ -211,6 +251,8 @@ SEEDS = (
     "secret", "TOKEN_", "--token ", "-token", "password", "password: ", "://", "://a:", "://a", "@", "cookie: ",
     "cookie:", "wandb ", "wandb_", "docker login ", "curl ", "curl -u a:", "-----BEGIN PRIVATE KEY-----",
     "-----BEGIN ", "-----END", "\u001b[", "\u001b[31", "\u001b[0;", "_key=", "sig=", "?sig=", "=", "\"token\":",
+    "A_KEY ", "A0", "A_KEY a", "A_", "api_key .", "name", "name:K", "name:KEY,value:", "password=\"", "pass=", "_pass:",
+    "db", "db_pass: ", "pwd=", "ms-", "ms-00000000-", "password='a b ", "--token \"",
     "access_key_id", " ", "\t", "'", "\\",
 )  # fmt: skip
 
