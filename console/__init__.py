@@ -21,6 +21,6 @@ From top to bottom, each layer knowing only those below it:
     practice/                   a cluster of our own to practise on; knows none of the others
     parsers/                    outside form in (bytes), model out; pure functions
     models/                     frozen shapes and the arithmetic on them
-    settings, assets            what was asked for at the start; where chart/ and launchers/ are
+    settings, assets, folders   what was asked for at the start; where chart/ and launchers/ are; folders of our own
     errors                      failures a person can act on
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.folders import make_private
 from console.models.nccl_kept import MeasuredTest, NodeBandwidth, by_node
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class KeptTests:
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
-            self.place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.place.parent)
             with _alone(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE:
                     self._trim()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput
+from console.folders import make_private
 from console.models.confidential import without_secrets
 from console.models.launch import FieldProblem
 from console.models.plain_yaml import NotPlainError, load_plain
@@ -187,7 +188,7 @@ class Profiles:
         return self._read(name)
 
     def _write(self, path: Path, text: str) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.folder)
         new = path.with_name(f".{path.name}.{os.getpid()}")
         with open(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from console.errors import BadKubeconfig
+from console.folders import make_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
 
 def _replace(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         handle, name = tempfile.mkstemp(prefix=".config-", dir=path.parent)  # 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

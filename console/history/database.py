@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
+from console.folders import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,7 +177,7 @@ def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
     """While it is opened no other console opens it: two that find it damaged must not both move it."""
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(place.parent)
     place.parent.chmod(0o700)
     with open(os.open(place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb+") as lock:  # noqa: PTH123
         fcntl.flock(lock, fcntl.LOCK_EX)

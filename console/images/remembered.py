@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from console.folders import make_private
 from console.models.build import RUNNING
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def forget(path: Path, build: str) -> None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """One writer at a time, of all threads and consoles."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with path.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file is closed
         yield

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from console.folders import make_private
 from console.practice.admission.chain import AdmissionChain
 from console.practice.api.server import ApiServer
 from console.practice.clock import Clock
@@ -121,7 +122,7 @@ class PracticeCluster:
 
     async def start(self) -> None:
         """Open; the kubeconfig is written and ``url`` answers when this returns."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.folder)
         self.play_past()
         self.clock.go_live()
         await self.server.start()

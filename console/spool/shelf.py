@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.folders import make_private
 from console.models.failure import Ending
 from console.spool.part import Part, append_to
 
@@ -71,7 +72,7 @@ class Shelf:
     def open(cls, root: Path, note: JobNote) -> Shelf:
         """Make the folder, or go on with it; OSError if the disk will not have it."""
         folder = root / _safe(note.uid)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         if not (folder / "job.json").exists():
             fresh = folder / f".job.{os.getpid()}"
             fresh.unlink(missing_ok=True)
@@ -99,7 +100,7 @@ class Shelf:
     def place(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for the lines of that container; its folder is made. OSError if the disk will not have it."""
         file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(file.parent)
         return file
 
     def parts(self) -> Iterator[Part]:
@@ -124,7 +125,7 @@ class Shelf:
         """Adds the lines that the common files do not have: those after their last moment."""
         for _, file in sorted(_files(own)):
             common = self.folder / file.relative_to(own)
-            common.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(common.parent)
             mine = Part.read(file, 0)
             theirs = Part.read(common, 0) if common.exists() else Part(0, file=common)
             theirs.mend()

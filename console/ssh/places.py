@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
+from console.folders import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,9 +91,9 @@ class Places:
         try:
             made = not self.user.exists() and self.own.is_relative_to(self.user)
             if made:
-                self.user.mkdir(mode=0o700, parents=True)
+                make_private(self.user)
             for folder in (self.own, self.jobs):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(folder)
                 if folder.stat().st_mode & 0o077:
                     folder.chmod(0o700)
             if made:

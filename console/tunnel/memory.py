@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console.errors import BadInput
+from console.folders import make_private
 from console.models.tunnel import Address, Profile
 
 _MOST = 500
@@ -19,7 +20,7 @@ def state_folder() -> Path:
     """Where this user's tunnels write; made (0700) if it is not there."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(base) / "a4" / "tunnels"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     return folder
 
 
@@ -38,7 +39,7 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file whole or not at all, for this user only."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(value, file, indent=1)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, NotFound, Unreachable
+from console.folders import make_private
 from console.models.tunnel import Listener, Tunnel
 from console.tunnel.memory import read_json, state_folder, write_json
 
@@ -35,7 +36,7 @@ def _sockets() -> Path:
     """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "a4") if runtime else Path(f"/tmp/a4-{os.geteuid()}")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise BadInput(f"The folder {folder} is not this user's alone, so no tunnel can be kept in it.", "Remove it.")

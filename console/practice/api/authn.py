@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from console.folders import make_private
 from console.practice.objects.refusal import ApiError, Object
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def write_kubeconfig(path: Path, url: str, authority: bytes, account: Account, n
             {"name": "practice", "context": {"cluster": "practice", "user": account.name, "namespace": namespace}}
         ],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

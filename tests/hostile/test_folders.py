@@ -1,0 +1,64 @@
+"""Folders that we make are for this account alone, with every folder above them that we make, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.cluster import entry
+from console.folders import make_private
+from console.history import History, usual_place
+from console.images import remembered
+from console.spool import shelf
+from console.tunnel import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    old = os.umask(request.param)
+    yield request.param
+    os.umask(old)
+
+
+def modes(above: Path) -> dict[str, int]:
+    """Of every folder in there."""
+    return {str(path): stat.S_IMODE(path.stat().st_mode) for path in above.rglob("*") if path.is_dir()}
+
+
+def test_every_folder_that_is_made_is_private(umask: int, tmp_path: Path) -> None:
+    make_private(tmp_path / "state" / "a4" / "logs")
+    assert list(modes(tmp_path).values()) == [0o700] * 3, umask
+
+
+def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+    make_private(tmp_path / "state" / "a4")
+    make_private(tmp_path / "state" / "a4")
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o755
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        make_private(tmp_path / "file")
+    with pytest.raises(OSError, match="file"):
+        make_private(tmp_path / "file" / "below")
+
+
+async def test_logs_history_and_tunnels_lie_in_private_folders(
+    umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shelf.Shelf.open(shelf.logs_folder(), shelf.JobNote("uid", "default", "job")).place(0, 0, "main", "pod").touch()
+    memory.remember_port("https://server", memory.Address("default", "job", 0), 8888, 18888)
+    await History(usual_place()).runs()
+    remembered.note(usual_place().parent / "google" / "images.json", [])
+    entry._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
+    folders = modes(tmp_path)
+    assert len(folders) == 9
+    assert set(folders.values()) == {0o700}, umask
