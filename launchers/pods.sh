@@ -21,10 +21,12 @@ on_pod() {
 # Whether this pod takes part: an image without sshd may, where the recipe needs none.
 has_sshd() { [[ -e "$root/tmp/a4-sshd" ]]; }
 
+# A pod that has answered knows it, even when it ends before this connection does.
 tell() {
-    local try
+    local try answer
     for ((try = 0; try < 3; try++)); do
-        if on_pod "$1" "echo $2 >$code_file.part && mv $code_file.part $code_file"; then return; fi
+        answer="$(on_pod "$1" "echo $2 >$code_file.part && mv $code_file.part $code_file && echo told" || true)"
+        if [[ "$answer" == told ]]; then return; fi
         sleep "$pause"
     done
     echo "$1 has not heard that index 0 ended with exit code $2"

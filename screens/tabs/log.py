@@ -184,7 +184,8 @@ class LogTab(JobTab):
                 before, self._log = self._log, self._log or log
                 await log.ready.wait()
                 self._log = log
-                self._show_log(again=before is not None)
+                # Lines that came early may be shown already, at the place of an alarm: they stay there.
+                self._show_log(again=before is not None or self._renewed >= 0)
                 if before is not None and self.mode == "agreed":
                     self._agree(log, again=True)
                 await self._renew_while_open(log)

@@ -41,6 +41,7 @@ if [[ -s "$refuse" ]]; then
     left="$(<"$refuse")"
     if ((left > 0)); then echo $((left - 1)) >"$refuse"; exit 255; fi
 fi
+if [[ "${!#}" == *"&& echo told" ]]; then echo told; exit "${A4_TEST_SSH_CODE:-0}"; fi
 """,
     "mpirun": r"""
 if [[ "${!#}" == hostname ]]; then for ((i = 0; i < ${A4_TEST_RANKS:-16}; i++)); do echo node; done; exit 0; fi

@@ -27,7 +27,7 @@ ALL_REDUCE = [
     "--mca", "plm_rsh_agent", AGENT, "bash", "-c",
     "source /tmp/export_init_env.sh && ./build/all_reduce_perf -b 2M -e 16G -f 2 -n 1 -g 1 -w 10",
 ]  # fmt: skip
-TELL = "echo {code} >/tmp/a4-exit-code.part && mv /tmp/a4-exit-code.part /tmp/a4-exit-code"
+TELL = "echo {code} >/tmp/a4-exit-code.part && mv /tmp/a4-exit-code.part /tmp/a4-exit-code && echo told"
 
 
 def told(pod: Sandbox) -> list[str]:
@@ -88,6 +88,14 @@ def test_a_pod_that_does_not_hear_how_index_0_ended_is_named(pod: Sandbox) -> No
     assert code == 0
     second = "anna-workload-0-1.anna.team.svc.cluster.local"
     assert f"{second} has not heard that index 0 ended with exit code 0" in lines
+
+
+def test_a_pod_that_ends_before_the_connection_that_told_it_is_told_once(pod: Sandbox) -> None:
+    pod.environment |= {"A4_RECIPE": "ddp-smoke", "A4_TEST_SSH_CODE": "255"}
+    code, lines = pod.run("run.sh")
+    assert code == 0
+    assert told(pod) == [TELL.format(code=0)]
+    assert not [line for line in lines if "has not heard" in line]
 
 
 def test_nccl_does_not_measure_what_is_not_connected(pod: Sandbox) -> None:

@@ -226,12 +226,12 @@ def is_a_programs(line: str) -> bool:
     return bool(_RAN.fullmatch(line)) or any(pattern.fullmatch(line) for pattern, _ in _LISTED)
 
 
-def write(rows: Sequence[Row]) -> list[str]:
-    """Write the recording anew; return the files that changed by it."""
-    changed = []
+def differences(rows: Sequence[Row]) -> dict[Path, tuple[str, str]]:
+    """For each file of the recording that these rows would change: what it says, and what they say."""
+    found = {}
     for file, made in ((data_file(LAUNCHER_FILE), recording(rows)), (LINES, printed(rows))):
         text = json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        if not file.exists() or file.read_text() != text:
-            file.write_text(text)
-            changed.append(str(file))
-    return changed
+        known = file.read_text() if file.exists() else ""
+        if known != text:
+            found[file] = known, text
+    return found

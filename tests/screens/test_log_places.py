@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+from console.follow.joblog import JobLog
 from console.models.alarm import AlarmKind
 from screens.job import JobScreen
+from screens.tabs.log import LogTab
 from screens.widgets.log_view import LogView
 from tests.console.follow.test_finding import iteration
 from tests.fakes import FakeSession
@@ -57,6 +60,32 @@ async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
         assert screen.rank == 1
         assert "iteration       90/" in screen_text(app)
         assert not screen.query_one(LogView).lines.follow
+
+
+class ReadyLate(asyncio.Event):
+    """Set half a second after it was asked to be: the lines have come, and the place of the alarm was looked for."""
+
+    def set(self) -> None:
+        asyncio.get_running_loop().call_later(0.5, super().set)
+
+
+async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = JobLog.__init__
+
+    def begin_late(log: JobLog, *words: Any, **options: Any) -> None:
+        begin(log, *words, **options)
+        log.ready = ReadyLate()
+
+    monkeypatch.setattr(JobLog, "__init__", begin_late)
+    session = session_of(*map(iteration, range(1, 90)), *(iteration(number, "", "nan") for number in range(90, 150)))
+    session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 90")
+    async with console(session, size=(140, 35)) as (app, pilot, _):
+        screen = await to_log(app, pilot)
+        log = screen.query_one(LogTab)
+        await until(pilot, lambda: log._log is not None and log._log.ready.is_set())
+        await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
+        await pilot.pause(0.3)
+        assert "iteration       90/" in screen_text(app)
 
 
 async def test_an_alarm_of_which_no_pod_tells_shows_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
