@@ -13,12 +13,13 @@ DICTIONARY = (
     "\u200d".encode(), "\u202e".encode(), "🙂".encode(), "٣".encode(), b"[" * 3000, b'{"a":' * 3000, b"2147483648",
     b"0x", b"%s", b"../", b" " * 300, b"0001-01-01T00:00:00Z", b"9999-12-31T23:59:60Z", b"=", b":", b"{{ .x }}",
 )  # fmt: skip
-VALUES = tuple(json.dumps(value) for value in (
+_PLAIN: tuple[Any, ...] = (
     None, True, "", "\0", "\u001b]0;x\u0007", "\u200d🙂", "\ud800", 0, -1, 7, 1 << 31, 1 << 63, -(1 << 64), 10**400,
     0.5, 1e308, -0.0, [], {}, [None], [[]], {"": None}, "NaN", "1e999", "9" * 400, "-1", "10Gi", "1e9e9", "5m", "٣",
     "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2026-11-21T07:00:00Z", "x" * 3000, "a=b,c", "../..",
     ["x"], [{}], {"a": {"b": []}}, "true", "[red]x[/]", "%s {0} {{x}}",
-))  # fmt: skip
+)  # fmt: skip
+VALUES = tuple(json.dumps(value) for value in _PLAIN)
 """What is put in the place of a value, as JSON, so that each is a value of its own."""
 
 

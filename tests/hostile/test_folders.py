@@ -12,6 +12,7 @@ from console.cluster import entry
 from console.folders import make_private
 from console.history import History, usual_place
 from console.images import remembered
+from console.models.tunnel import Address
 from console.spool import shelf
 from console.tunnel import memory
 
@@ -55,7 +56,7 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     shelf.Shelf.open(shelf.logs_folder(), shelf.JobNote("uid", "default", "job")).place(0, 0, "main", "pod").touch()
-    memory.remember_port("https://server", memory.Address("default", "job", 0), 8888, 18888)
+    memory.remember_port("https://server", Address("default", "job", 0), 8888, 18888)
     await History(usual_place()).runs()
     remembered.note(usual_place().parent / "google" / "images.json", [])
     entry._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
