@@ -8,13 +8,16 @@ PYTHON := .venv/bin/python
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
 
-.PHONY: rehearsal demo test corpus fuzz lab lab-test bench wheel clean
+.PHONY: rehearsal demo test docs corpus fuzz lab lab-test bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
 test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster and no other programs
 	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder
+
+docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
+	$(PYTHON) -m tests.docs
 
 corpus: .venv/.ready  ## an extra: logs of other people, which are not in this repository, and how well they are read
 	$(PYTHON) -m tests.corpus $(CORPUS)

@@ -1,0 +1,115 @@
+"""The page of all commands, from the parsers that read them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from screens.cli import command_line
+from tests.docs.markdown import code, table, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HEAD = """\
+# Commands
+
+<!-- Written by `make docs` from the parsers of the commands; a test compares the two. -->
+
+`a4` alone opens the console. With a command it does one thing and ends: what a screen shows, as a table or, with
+`--json`, for scripts. `a4 COMMAND --help` says the same as this page.
+"""
+
+
+def commands_page() -> str:
+    """Every command, what it takes, and the keys of its JSON."""
+    parser = command_line._parser()
+    named = commands(parser)
+    everywhere = {option for action in parser._actions for option in action.option_strings}
+    links = ((f"[{code('a4 ' + name)}](#a4-{name})", text(_help(parser, name))) for name in named)
+    parts = [
+        HEAD,
+        "## Options of every command",
+        _options(each for each in parser._actions if each.option_strings),
+        "## Exit codes and errors",
+        _sentences(command_line.EXIT_CODES),
+        "## All commands",
+        table(("command", "what it does"), links),
+        *(_section(name, each, everywhere) for name, each in named.items()),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    return next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+
+
+def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Name of each command -> its parser."""
+    return dict(_subparsers(parser).choices)
+
+
+def _help(parser: argparse.ArgumentParser, name: str) -> str:
+    told = next(each for each in _subparsers(parser)._choices_actions if each.dest == name)
+    return told.help or ""
+
+
+def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -> str:
+    own = [each for each in parser._actions if not everywhere & set(each.option_strings)]
+    words = [each for each in own if not each.option_strings]
+    options = [each for each in own if each.option_strings]
+    parts = [
+        f"## a4 {name}",
+        text(" ".join((parser.description or "").split())),
+        f"```text\n{_usage(parser, words, options)}\n```",
+    ]
+    if any(each.help for each in words):
+        parts.append(
+            table(("argument", "what it is"), ((code(_shape(each)), _told(each)) for each in words if each.help))
+        )
+    if options:
+        parts.append(_options(options))
+    if more := (parser.epilog or "").replace(command_line.EXIT_CODES, "").strip():
+        parts.append(f"```text\n{more}\n```")
+    return "\n\n".join(parts)
+
+
+def _usage(parser: argparse.ArgumentParser, words: list[argparse.Action], options: list[argparse.Action]) -> str:
+    if parser.usage:
+        return "\n".join(
+            each.strip() for each in re.split(r" \| (?=a4 )", parser.usage.replace("%(prog)s", parser.prog))
+        )
+    return " ".join([parser.prog, *(["[OPTIONS]"] if options else []), *(_shape(each) for each in words)])
+
+
+def _options(actions: Iterable[argparse.Action]) -> str:
+    return table(
+        ("option", "what it does"),
+        ((", ".join(code(each) for each in _spellings(action)), _told(action)) for action in actions),
+    )
+
+
+def _spellings(action: argparse.Action) -> list[str]:
+    value = "" if action.nargs == 0 else f" {_shape(action)}"
+    return [*action.option_strings[:-1], f"{action.option_strings[-1]}{value}"]
+
+
+def _shape(action: argparse.Action) -> str:
+    """The value as a usage line shows it."""
+    choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices is not None else ""
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    name = action.metavar or choices or action.dest.upper()
+    if isinstance(action.nargs, int):
+        return " ".join([name] * action.nargs)
+    many = {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}
+    return many.get(str(action.nargs), name)
+
+
+def _told(action: argparse.Action) -> str:
+    return text((action.help or "") % {**vars(action), "prog": "a4"})
+
+
+def _sentences(words: str) -> str:
+    return text(words[:1].upper() + words[1:] + ".")

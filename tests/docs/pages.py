@@ -1,0 +1,16 @@
+"""The generated pages by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.docs.commands import commands_page
+from tests.docs.keys import keys_page
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def generated() -> dict[str, str]:
+    """Name of each generated page -> its text."""
+    return {"keys.md": keys_page(), "commands.md": commands_page()}
