@@ -18,13 +18,14 @@ from console.errors import (
     ReleaseFailed,
 )
 from console.models.launch import Release, Value
+from console.models.plain_yaml import load_yaml
 from console.parsers.helm_words import BadValues as BadValues
 from console.parsers.helm_words import first_sentence
 from console.parsers.helm_words import schema_problems as schema_problems
 from console.parsers.helm_words import translate as translate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from helm_python import Config
@@ -40,6 +41,7 @@ _KINDS = {
 """Kinds that the chart makes, and their API groups."""
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")
 """Where Helm itself divides a manifest."""
+_POLICY = "helm.sh/resource-policy"
 RECIPE_LABEL = "a4.console/recipe"
 
 
@@ -180,28 +182,30 @@ class Helm:
 
         return await self._guarded(namespace, name, work, f"The revisions of {name} could not be read")
 
-    async def uninstall(self, *, name: str, namespace: str) -> tuple[str, ...]:
+    async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart; what went, as "Kind name". The cluster deletes the pods a moment later.
 
         ReleaseFailed for one that runs hooks or names what the chart does not make: whoever may write a Secret can
-        write down a release, and removing it would do with our rights what it says.
+        write down a release, and removing it would do with our rights what it says. Conflict if it names by now what is
+        not in `only`.
         """
 
         def work() -> tuple[str, ...]:
             with self._config(namespace) as config:
-                found = _require_ours(config, name, namespace)
+                removal = _removal(_require_ours(config, name, namespace))
+                if only is not None:
+                    removal.require_only(only, name, namespace)
                 config.uninstall(name)
-            return tuple(" ".join(kind_and_name(text)) for text in found if not is_kept(text))
+            return removal.goes
 
         return await self._guarded(namespace, name, work, f"{name} could not be removed from {namespace}")
 
-    async def removable(self, *, name: str, namespace: str) -> tuple[str, ...]:
-        """What `uninstall` would remove, as "Kind name"; raises as it does."""
+    async def removal(self, *, name: str, namespace: str) -> Removal:
+        """What `uninstall` would remove and leave; raises as it does."""
 
-        def work() -> tuple[str, ...]:
+        def work() -> Removal:
             with self._config(namespace) as config:
-                found = _require_ours(config, name, namespace)
-            return tuple(" ".join(kind_and_name(text)) for text in found if not is_kept(text))
+                return _removal(_require_ours(config, name, namespace))
 
         return await self._guarded(namespace, name, work, f"The objects of {name} could not be read")
 
@@ -228,6 +232,24 @@ class Helm:
         from helm_python import Config
 
         return Config(kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What goes with a release and what stays, as "Kind name"."""
+
+    goes: tuple[str, ...]
+    stays: tuple[str, ...]
+    manifests: tuple[str, ...]
+
+    def require_only(self, named: Collection[str], name: str, namespace: str) -> None:
+        """Conflict if more would go than what was named before."""
+        if more := [each for each in self.goes if each not in named]:
+            raise Conflict(
+                f"The release {name} in {namespace} was changed in the meantime: it names {', '.join(more[:5])} too."
+                " Nothing was removed.",
+                "Look at it again, then stop it again.",
+            )
 
 
 def kind_and_name(manifest: str) -> tuple[str, str]:
@@ -288,17 +310,36 @@ def _require_ours(config: Config, name: str, namespace: str, revision: int | Non
     return tuple(documents)
 
 
+def _removal(documents: Sequence[str]) -> Removal:
+    """For documents of `_require_ours`. Only what all readers of YAML agree on is taken for kept: the rest is named."""
+    kept = [text for text in documents if is_kept(text) and text.count(_POLICY) == 1 and _keeps(text)]
+    goes, stays = (
+        tuple(
+            " ".join(kind_and_name(text)) for text in documents if kind_and_name(text)[0] and (text in kept) == wanted
+        )
+        for wanted in (False, True)
+    )
+    return Removal(goes, stays, tuple(documents))
+
+
+def _keeps(text: str) -> bool:
+    if not is_kept(text) or text.count(_POLICY) != 1:
+        return False
+    annotations = load_yaml(text)["metadata"].get("annotations")
+    return isinstance(annotations, dict) and annotations.get(_POLICY) == "keep"
+
+
 def _foreign(text: str, name: str, namespace: str) -> str:
     """What of an object is not this release's; empty if all of it is."""
     try:
-        made = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        made = load_yaml(text)
         if made is None:
             return ""
         kind, meta = str(made["kind"]), made["metadata"]
         title, where, labels = str(meta["name"]), meta.get("namespace"), meta.get("labels") or {}
         group = str(made["apiVersion"]).rpartition("/")[0]
         mine = labels.get("app.kubernetes.io/instance") == name and labels.get("app.kubernetes.io/name") == "a4"
-    except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError, RecursionError):
+    except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
         return "an object that cannot be read"
     placed = where in (None, namespace) if kind != "PersistentVolume" else title.startswith(f"a4-{namespace}-")
     if _KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):

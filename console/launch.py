@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from console import assets
 from console.errors import BadInput, NotFound, Unreadable
-from console.helm import RECIPE_LABEL, Helm, kind_and_name
+from console.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
 from console.models.confidential import confidential_problems
 from console.models.fit import fit_notes, fit_problems, iterations
 from console.models.launch import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release, Value
@@ -22,7 +22,7 @@ from console.parsers.values_defaults import write_defaults
 from console.practice.programs.faults import FAULT_VARIABLE, complaints, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from console.cluster.client import Client
@@ -271,15 +271,25 @@ class Launcher:
         owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
         return overlay(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
 
-    async def stop(self, namespace: str, name: str) -> tuple[str, ...]:
-        """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours."""
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
+        """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours.
+
+        Conflict if it names objects of others, or by now more than `only`.
+        """
+        removal = await self.removal(namespace, name)
+        if only is not None:
+            removal.require_only(only, name, namespace)
+        return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
+
+    async def removal(self, namespace: str, name: str) -> Removal:
+        """What `stop` would remove and leave; raises as it does."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
         from console.cluster.ours import require_own
 
-        objects = await self.helm.removable(name=name, namespace=namespace)
-        await require_own(self.client, namespace, name, objects)
-        return await self.helm.uninstall(name=name, namespace=namespace)
+        removal = await self.helm.removal(name=name, namespace=namespace)
+        await require_own(self.client, namespace, name, removal.goes)
+        return removal
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:
         """Releases of our chart; an empty namespace means all of them."""

@@ -227,11 +227,14 @@ class LaunchingCluster(WatchedCluster):
             await asyncio.sleep(0.1)
         return None
 
-    async def stop_job(self, namespace: str, name: str) -> StopReport:
-        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither."""
+    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither.
+
+        `only` is what was named when somebody was asked: Conflict if by now more would go.
+        """
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.runs.settle()
         late = await self.runs.before_stop(namespace, name)
-        report = await self.stopping.stop(namespace, name)
+        report = await self.stopping.stop(namespace, name, only)
         await self.runs.stopped(namespace, name, late)
         return report

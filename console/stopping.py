@@ -10,7 +10,7 @@ from console.models.access import StopReport
 from console.models.release import Leftover, StopPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from console.launch import Launcher
     from console.models.job import JobSet
@@ -24,31 +24,34 @@ class Stopping:
         self._cluster, self._launcher = cluster, launcher
 
     async def plan(self, namespace: str, name: str) -> StopPlan:
-        """What stopping a job would remove and leave, from Helm's record of its release; NotFound if there is none."""
+        """What stopping a job would remove and leave, from Helm's record of its release; NotFound if there is none.
+
+        Raises as `stop` does where the release names objects of others: nobody is asked about those.
+        """
         from console.cluster import actions
         from console.cluster.ours import data_of
-        from console.helm import is_kept, kind_and_name
 
         jobset, release = await self._found(namespace, name)
         if not release:
             connection = self._cluster.connected
             text = await actions.manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
             return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *self._held(jobset))
-        manifests = await self._launcher().helm.manifest(name=release, namespace=namespace)
-        kept = [text for text in manifests if is_kept(text)]
-        goes = tuple(" ".join(kind_and_name(text)) for text in manifests if text not in kept)
-        stays = tuple(" ".join(kind_and_name(text)) for text in kept)
-        data = tuple(each for each in data_of(manifests) if not any(each.startswith(f"{mine} ") for mine in stays))
-        return StopPlan(namespace, name, release, goes, (*stays, *data), *self._held(jobset))
+        removal = await self._launcher().removal(namespace, release)
+        mine = tuple(f"{each} " for each in removal.stays)
+        data = tuple(each for each in data_of(removal.manifests) if not each.startswith(mine))
+        return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *self._held(jobset))
 
-    async def stop(self, namespace: str, name: str) -> StopReport:
-        """Remove the release that made a job, or the JobSet alone if none of ours did; NotFound if there is neither."""
+    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+        """Remove the release that made a job, or the JobSet alone if none of ours did; NotFound if there is neither.
+
+        `only` is what was named when somebody was asked: Conflict if by now more would go.
+        """
         from console.cluster import actions
 
         connection = self._cluster.changing(f"stop {name}")
         jobset, release = await self._found(namespace, name)
         if release:
-            gone = await self._launcher().stop(namespace, release)
+            gone = await self._launcher().stop(namespace, release, only)
             return StopReport(namespace, name, release, gone)
         assert jobset is not None  # _found
         await actions.delete_jobset(connection.client, connection.catalogue, namespace, name)
@@ -102,21 +105,21 @@ class Stopping:
         ]
         running = {(each.release_namespace, each.release) for each in found if each.kind == "JobSet"}
         if "JobSet" not in hidden:
-            left += [
-                Leftover("Release", *key, key[1], await self._of_release(*key, release.status))
-                for key, release in releases.items()
-                if key not in running
-            ]
+            for key, release in releases.items():
+                if key not in running:
+                    why, goes = await self._of_release(*key, release.status)
+                    left.append(Leftover("Release", *key, key[1], why, goes=goes))
         made, unseen = await hand_made(self._cluster.connected.client, namespace)
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
-    async def _of_release(self, namespace: str, name: str, status: str) -> str:
-        """What is left of a release whose job is gone, object by object."""
+    async def _of_release(self, namespace: str, name: str, status: str) -> tuple[str, tuple[str, ...] | None]:
+        """What is left of a release whose job is gone, object by object: in words, and as a list where it is known."""
         try:
-            objects = await self._launcher().helm.removable(name=name, namespace=namespace)
+            removal = await self._launcher().removal(namespace, name)
         except ConsoleError as error:
-            return f"Its job is gone. {error.message}"
-        return f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(objects) or 'nothing else'}."
+            return f"Its job is gone. {error.message}", None
+        goes = ", ".join(removal.goes) or "nothing else"
+        return f"Its job is gone; Helm calls it {status}. With it goes: {goes}.", removal.goes
 
     async def remove(self, leftover: Leftover) -> None:
         """Ask a leftover to go."""
@@ -125,6 +128,6 @@ class Stopping:
         client = self._cluster.changing(f"remove {leftover.kind} {leftover.name}").client
         if leftover.kind == "Release":
             with suppress(NotFound):  # somebody else was faster
-                await self._launcher().stop(leftover.namespace, leftover.name)
+                await self._launcher().stop(leftover.namespace, leftover.name, leftover.goes)
             return
         await ours.remove(client, leftover.kind, leftover.namespace, leftover.name)

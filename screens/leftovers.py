@@ -100,8 +100,11 @@ class LeftoversScreen(LiveScreen):
 
     @work(group="actions")
     async def _remove(self, chosen: list[Leftover]) -> None:
-        lines = [f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}" for each in chosen[:9]]
-        lines += [f"and {len(chosen) - 9} more"] if len(chosen) > 9 else []
+        lines = [
+            f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}"
+            + (f", with {', '.join(each.goes)}" if each.goes else "")
+            for each in chosen
+        ]
         if any(each.runs for each in chosen):
             lines.append("⚠ Some of them have not ended: what runs in them is lost.")
         if any(each.holds_data for each in chosen):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError
+from console.errors import Conflict, ConsoleError, ReleaseFailed
 from screens import wording
 from screens.modals.confirm import Confirm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from console.models.fleet import Fleet
     from console.models.job import JobSet
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STAYS = "Stays: what it wrote to buckets and volumes, and volume claims."
 MOST = 4
-"""Jobs whose objects are listed one by one; of more, only how many."""
+"""Jobs of which all is said; of more, what goes with each, in a line."""
 
 
 def describe(jobset: JobSet, fleet: Fleet) -> list[str]:
@@ -51,25 +51,31 @@ def told(plan: StopPlan, jobset: JobSet, fleet: Fleet) -> list[str]:
     return [*lines, f"  stays: {', '.join(plan.stays) or 'nothing: no volume and no bucket is mounted'}"]
 
 
-async def question_lines(screen: LiveScreen, found: Sequence[JobSet], fleet: Fleet) -> list[str]:
+async def read_plans(screen: LiveScreen, found: Sequence[JobSet]) -> dict[Key, StopPlan | ConsoleError]:
+    """What would go with each, or why Helm's record cannot be read or will not be obeyed."""
+    plan = screen.session.stopping.plan
+    plans = await asyncio.gather(*(plan(each.namespace, each.name) for each in found), return_exceptions=True)
+    made: dict[Key, StopPlan | ConsoleError] = {}
+    for jobset, answer in zip(found, plans, strict=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, ConsoleError):
+            raise answer
+        made[jobset.namespace, jobset.name] = answer
+    return made
+
+
+def question_lines(found: Sequence[JobSet], plans: Mapping[Key, StopPlan | ConsoleError], fleet: Fleet) -> list[str]:
     """What goes and what stays with all of them; from the picture alone where Helm's record cannot be read."""
-    if len(found) > MOST:
-        lines = [f"{jobset.name} in {jobset.namespace}" for jobset in found]
-        return [*lines, "  each with its release, its pods and the logs in them", STAYS]
-    stopping = screen.session.stopping
-    plans = await asyncio.gather(
-        *(stopping.plan(jobset.namespace, jobset.name) for jobset in found), return_exceptions=True
-    )
-    lines, unread = [], False
-    for jobset, plan in zip(found, plans, strict=True):
+    lines, short = [], len(found) > MOST
+    for jobset in found:
+        plan = plans[jobset.namespace, jobset.name]
         if isinstance(plan, ConsoleError):
-            lines += describe(jobset, fleet)
-            unread = True
-        elif isinstance(plan, BaseException):
-            raise plan
+            lines += [*describe(jobset, fleet), f"  ⚠ {plan.message}"]
+        elif short:
+            lines.append(f"{jobset.name} in {jobset.namespace}: {', '.join(plan.goes)}, and its pods")
         else:
             lines += told(plan, jobset, fleet)
-    return [*lines, STAYS] if unread else lines
+    unread = any(isinstance(plan, ConsoleError) for plan in plans.values())
+    return [*lines, STAYS] if unread or short else lines
 
 
 async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
@@ -79,14 +85,17 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
     if not found:
         return False
     names = ", ".join(jobset.name for jobset in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    lines: list[str] = []
-    with screen.report_errors(f"Could not stop {names}"):
-        lines = await question_lines(screen, found, fleet)
-    if not lines or not await screen.app.push_screen_wait(Confirm(f"Stop {names}?", lines, verb="Stop")):
+    plans = await read_plans(screen, found)
+    lines = question_lines(found, plans, fleet)
+    if not await screen.app.push_screen_wait(Confirm(f"Stop {names}?", lines, verb="Stop")):
         return False
     for jobset in found:
         with screen.report_errors(f"Could not stop {jobset.name}"):
-            report = await screen.session.stop_job(jobset.namespace, jobset.name)
+            plan = plans[jobset.namespace, jobset.name]
+            if isinstance(plan, Conflict | ReleaseFailed):
+                raise plan
+            named = None if isinstance(plan, ConsoleError) else plan.goes
+            report = await screen.session.stop_job(jobset.namespace, jobset.name, named)
             gone = ", ".join(report.deleted[:4])
             gone += f" and {len(report.deleted) - 4} more" if len(report.deleted) > 4 else ""
             screen.notify(f"Going: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)

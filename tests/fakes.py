@@ -37,7 +37,7 @@ from tests.fakes_tunnels import FakeTunnels
 from tests.fakes_watch import FakeAlarms, FakeGpus, FakeXray
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 
     from console.cluster.given import Memory
     from console.cluster.logs import Wanted
@@ -221,7 +221,7 @@ class FakeSession:
     async def delete_pod(self, namespace: str, name: str) -> None:
         self._did("delete_pod", namespace, name)
 
-    async def stop_job(self, namespace: str, name: str) -> StopReport:
+    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         report = StopReport(namespace, name, deleted=(f"JobSet {name}",))
         answer = self._did("stop_job", namespace, name, default=report)
         assert isinstance(answer, StopReport)

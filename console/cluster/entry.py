@@ -12,6 +12,7 @@ import yaml
 
 from console.errors import BadKubeconfig
 from console.folders import make_private
+from console.models.plain_yaml import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def write(path: Path, entry: Entry) -> bool:
             listed[at] = _kept(plural, listed[at], part)
     config["current-context"] = config.get("current-context") or entry.name
     edited = _edited(text, entry)
-    same = edited is not None and yaml.safe_load(edited) == config
+    same = edited is not None and load_yaml(edited) == config
     _replace(path, edited if edited and same else _dumped(config))
     return replaced
 
@@ -111,7 +112,7 @@ def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]
     """Where a list's text changes, and to what: the entry of that name, else a new one before the first."""
     column = listed.start_mark.column
     for node in listed.value:
-        old = yaml.safe_load(yaml.serialize(node))
+        old = load_yaml(yaml.serialize(node))
         if isinstance(old, dict) and old.get("name") == part["name"]:
             start, end = node.start_mark.index, node.end_mark.index
             lines = text[start:end].rstrip().split("\n")
@@ -144,7 +145,7 @@ def _read(path: Path) -> str:
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(text)
+        config = load_yaml(text)
     except yaml.YAMLError:
         # The text may hold secrets, so none of it is repeated.
         raise BadKubeconfig(

@@ -17,6 +17,7 @@ import yaml
 from console.cluster.target import Cluster, Target, User
 from console.errors import BadKubeconfig
 from console.models.access import ContextName
+from console.models.plain_yaml import load_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.console/practice"
@@ -182,7 +183,7 @@ def _read(path: Path) -> _File:
     except UnicodeDecodeError as error:
         raise BadKubeconfig(f"The kubeconfig {path} is no text.", _GET_ONE) from error
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        data = load_yaml(text)
         # A broken file may hold secrets, so only the place and the kind of the mistake are repeated, never its text.
         return msgspec.convert(data if data is not None else {}, _File, strict=False)
     except yaml.MarkedYAMLError as error:

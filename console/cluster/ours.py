@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from console.errors import Conflict, NotAllowed, NotFound, Refused, Unreadable
+from console.models.plain_yaml import load_yaml
 from console.parsers.meta import UNREADABLE, Meta, Wire, annotations_of, labels_of
 
 if TYPE_CHECKING:
@@ -179,8 +180,8 @@ async def _manager(client: Client, path: str, kind: str, name: str) -> str:
 
 def _loaded(manifest: str) -> dict[str, Any]:
     try:
-        return dict(yaml.safe_load(manifest))
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
+        return dict(load_yaml(manifest))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise Unreadable(f"An object of the release is not YAML: {error}.") from error
 
 

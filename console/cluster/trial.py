@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.errors import Conflict, NotAllowed, NotFound, Unreadable
+from console.models.plain_yaml import load_yaml
 from console.parsers.offers import names
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def try_out(client: Client, namespace: str, manifests: Sequence[str]) -> N
 
     for manifest in manifests:
         try:
-            made = yaml.safe_load(manifest)
+            made = load_yaml(manifest)
         except yaml.YAMLError as error:
             raise Unreadable(f"A rendered object is not YAML: {error}.") from error
         try:

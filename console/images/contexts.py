@@ -12,6 +12,7 @@ import yaml
 from console import assets
 from console.errors import BadInput
 from console.models.build import NAME, REGISTRY, TAG, BuildContext, repository_parts
+from console.models.plain_yaml import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +89,7 @@ def description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
 
 def _read_description(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text())
+        found = load_yaml(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = " ".join(str(error).split())
         raise BadInput(f"{path} cannot be read: {why}.") from error

@@ -40,6 +40,8 @@ class Leftover:
     """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
     runs: bool = False
     """Made by hand and not ended: somebody may be using it."""
+    goes: tuple[str, ...] | None = None
+    """Of a release: the objects that were named as going with it."""
 
 
 class Fate(StrEnum):

@@ -54,7 +54,7 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     reports = []
     for plan in plans:
         try:
-            report = await session.stop_job(plan.namespace, plan.name)
+            report = await session.stop_job(plan.namespace, plan.name, plan.goes)
             await session.attach.forget(plan.namespace, plan.name)
         except ConsoleError as error:
             code = code or complain(error)

@@ -121,6 +121,11 @@ FORGERIES: dict[str, Callable[[dict[str, Any], str], None]] = {
     "a document hidden behind its divider": lambda release, name: _add(
         release, f"x: 1\n---kind: Namespace\napiVersion: v1\nmetadata:\n  name: team-b\n{LABELS}"
     ),
+    "an object of others that seems to be kept": lambda release, name: _add(
+        release,
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: theirs\n{LABELS}"
+        "data:\n  a: |\n    helm.sh/resource-policy: keep\n",
+    ),
     "a hook": lambda release, name: release.__setitem__("hooks", [HOOK]),
 }
 LABELS = "  labels:\n    app.kubernetes.io/name: a4\n    app.kubernetes.io/instance: train\n"
@@ -148,12 +153,31 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     (await space.api.send("PUT", path, {**secret, "data": {"release": forged}})).made  # noqa: B018
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
+        await session.stopping.plan(space.name, "train")
+    with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
         await session.stopping.stop(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
         await session.stopping.remove(Leftover("Release", space.name, "train", "train", ""))
     assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
     assert await space.items(JOBSETS, "jobsets")
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
+
+
+async def test_only_what_was_named_is_removed(space: Space, session: Session, helm: Helm) -> None:
+    """A release that names more by the time somebody has answered stays, with all of its objects."""
+    await install(helm, space)
+    plan = await session.stopping.plan(space.name, "train")
+    before = [each for each in plan.goes if each != "JobSet train"]
+    assert 0 < len(before) == len(plan.goes) - 1
+    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
+        await session.stopping.stop(space.name, "train", before)
+    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
+        await session.stopping.remove(Leftover("Release", space.name, "train", "train", "", goes=tuple(before)))
+    with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
+        await helm.uninstall(name="train", namespace=space.name, only=before)
+    assert await space.items(JOBSETS, "jobsets")
+    report = await session.stopping.stop(space.name, "train", plan.goes)
+    assert sorted(report.deleted) == sorted(plan.goes)
 
 
 async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space, session: Session) -> None:

@@ -12,6 +12,8 @@ DICTIONARY = (
     b'"', b"9" * 400, b"-9223372036854775809", b"0.1e-400", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\\u0000", b"\\ud800",
     "\u200d".encode(), "\u202e".encode(), "🙂".encode(), "٣".encode(), b"[" * 3000, b'{"a":' * 3000, b"2147483648",
     b"0x", b"%s", b"../", b" " * 300, b"0001-01-01T00:00:00Z", b"9999-12-31T23:59:60Z", b"=", b":", b"{{ .x }}",
+    b"!!timestamp x", b"!!int x", b"!!bool x", b"!!binary x", b"!!float x", b"!!set x", b"&a [*a]", b"<<: ",
+    b"2026-13-41",
 )  # fmt: skip
 _PLAIN: tuple[Any, ...] = (
     None, True, "", "\0", "\u001b]0;x\u0007", "\u200d🙂", "\ud800", 0, -1, 7, 1 << 31, 1 << 63, -(1 << 64), 10**400,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.errors import NotAllowed
+from console.errors import NotAllowed, ReleaseFailed
 from console.models.launch import LaunchPlan
 from console.models.release import Leftover, StopPlan
 from console.models.run import Outcome, RunRecord
@@ -240,6 +240,18 @@ async def test_before_a_stop_every_object_is_named() -> None:
         assert "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs" in text
         await pilot.press("y")
         await until(pilot, lambda: session.called("stop_job") == [("default", "llama-70b")])
+
+
+async def test_what_a_forged_release_would_remove_is_not_asked_for() -> None:
+    refused = ReleaseFailed("The release llama-70b in default holds what this chart does not make: hooks.")
+    async with console(session_of(stop_plan=refused)) as (app, pilot, session):
+        await to_job(app, pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "holds what this chart does not make: hooks" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: len(app._notifications) > 0)
+        assert session.called("stop_job") == []
 
 
 async def test_where_helm_cannot_be_read_the_picture_tells_what_goes() -> None:

@@ -53,6 +53,13 @@ def test_the_current_context_and_another(tmp_path: Path) -> None:
     assert [(each.name, each.current) for each in config.names("two")][:2] == [("one", False), ("two", True)]
 
 
+@pytest.mark.parametrize(
+    "value", ["2026-13-41", "9999-12-31T23:59:60Z", "!!int x", "!!bool x", "!!timestamp x", "9" * 5000, "[" * 3000]
+)
+def test_a_value_that_cannot_be_made_is_refused(tmp_path: Path, value: str) -> None:
+    assert "no valid YAML" in refused(write(tmp_path / "config", f"{GOOD}preferences: {value}\n")).message
+
+
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     target = load(write(tmp_path / "deep" / "config")).target()
     assert target.cluster.certificate_authority == str(tmp_path / "deep" / "ca.crt")
