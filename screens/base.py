@@ -57,6 +57,8 @@ REST = 20
 LONGEST_REST = 1.0
 FIRST_REST = 0.25
 """The longest rest, in seconds; the second while the first lists come in, when everybody watches the rows arrive."""
+LISTING_SHARE = 3
+"""Where drawing the rows that have arrived is slow, the list goes on for this many times as long before the next."""
 
 
 class LiveApp(OrderedApp):
@@ -317,7 +319,7 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
         self.show_fleet(self.app.fleet)
         cost = monotonic() - start
         listing = any(link.state is LinkState.LISTING for link in self.links(self.app.fleet))
-        rest = min(REST * cost, FIRST_REST if listing else LONGEST_REST)
+        rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
         self._rested_at = monotonic() + (rest if cost > SLOW else 0.0)
 
     def _trouble_changed(self) -> None:

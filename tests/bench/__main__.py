@@ -1,7 +1,7 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
 Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
-`consoles`, `screens`, `ssh`, `tunnels`) and the cluster's size.
+`consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, form_keys, launch, logs, panels, parsers, ssh, tunnels
+from tests.bench import consoles, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
 from tests.lab.control_plane import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.bench.terminal import Paint
 
@@ -36,21 +36,21 @@ def main() -> int:
     parser.add_argument(
         "parts",
         nargs="*",
-        default=["parsers", "panels", "launch", "practice", "logs", "consoles", "screens", "ssh", "tunnels"],
+        default=["parsers", "panels", "launch", "practice", "logs", "consoles", "screens", "scale", "ssh", "tunnels"],
     )
     parser.add_argument("--nodes", type=int, default=1000, help="fake nodes besides the lab's own")
     parser.add_argument("--pods", type=int, default=10006, help="pods of 9.9 KB")
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is filled already, instead of a lab of its own")
     options = parser.parse_args()
-    good = True
-    if "parsers" in options.parts:
-        good &= parsers.main() == 0
-    if "panels" in options.parts:
-        good &= panels.main() == 0
-    if "launch" in options.parts:
-        good &= launch.main(say, bound)
-    if "practice" in options.parts:
-        good &= practice()
+    alone: dict[str, Callable[[], bool]] = {
+        "parsers": lambda: parsers.main() == 0,
+        "panels": lambda: panels.main() == 0,
+        "launch": lambda: launch.main(say, bound),
+        "practice": practice,
+        "scale": lambda: scale.main(bound, say),
+    }
+    broken = [part for part, measure in alone.items() if part in options.parts and not measure()]
+    good = not broken
     good &= logs.main(options.parts, ratio, bound, say)
     if {"consoles", "screens"} & set(options.parts):
         with filled(options) as kubeconfig:

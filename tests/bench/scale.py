@@ -1,0 +1,102 @@
+"""The console on 5,000 nodes and 150,000 pods, served by a small TLS server that answers like a real API server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.consoles import A4, keys, p95, share_of_core
+from tests.bench.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NODES, PODS = 5_000, 150_000
+SECONDS = 20.0
+UPDATES = 200
+"""Pods that change in a second."""
+PAIRS = {
+    "Down": (b"\x1b[B", b"\x1b[A"),
+    "PgDn": (b"\x1b[6~", b"\x1b[5~"),
+    "End": (b"\x1b[F", b"\x1b[H"),
+}
+CUT_AT = 40
+
+
+class Control:
+    """The server of another process, and what it is told to do."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+        self.kubeconfig = Path(self._out.readline().strip())
+
+    def tell(self, line: str) -> None:
+        """Have it done."""
+        self._in.write(f"{line}\n")
+        self._in.flush()
+        self._out.readline()
+
+
+@contextmanager
+def served(nodes: int, pods: int) -> Iterator[Control]:
+    """The server, until the block ends."""
+    argv = [sys.executable, "-m", "tests.bench.scale_server", str(nodes), str(pods)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Control(process)
+        finally:
+            process.terminate()
+
+
+def main(bound: Callable[[str, float, float], bool], say: Callable[[str], None]) -> bool:
+    """Print every figure beside its bound; whether all are kept."""
+    kept = []
+    with served(NODES, PODS) as server:
+        say(f"\n{NODES:,} nodes, {PODS:,} pods")
+        argv = (str(A4), "--kubeconfig", str(server.kubeconfig))
+        with Terminal(argv, {}) as terminal:
+            terminal.wait("the first screen", lambda text: bool(text.strip()), 30)
+            terminal.write(b"4")
+            full = terminal.wait("the full table", lambda text: f"{PODS:,} pods" in text, 120)
+            kept += [bound("full pods table (s)", full, 10)]
+            say(f"processor time until then (s)    {terminal.cpu():10.2f}")
+            share_of_core(terminal, 5)
+            terminal.settle()
+            kept += [bound("CPU while idle (% of a core)", 100 * share_of_core(terminal, SECONDS), 2)]
+            kept += [bound("memory (MiB)", terminal.memory(), 600)]
+            server.tell(f"churn {UPDATES}")
+            share_of_core(terminal, 3)
+            kept += [bound(f"CPU at {UPDATES} updates a second (%)", 100 * share_of_core(terminal, SECONDS), 25)]
+            kept += [bound("memory then (MiB)", terminal.memory(), 600)]
+            server.tell("churn 0")
+            share_of_core(terminal, 3)
+            terminal.settle()
+            for name, (forth, back) in PAIRS.items():
+                painted = [1000 * paint.settled for paint in keys(terminal, forth, back)]
+                kept += [bound(f"{name}: key settled p95 (ms)", p95(painted), 50)]
+        for fault in ("cut", "expire"):
+            kept += [_broken(argv, server, fault, bound)]
+    return all(kept)
+
+
+def _broken(argv: tuple[str, ...], server: Control, fault: str, bound: Callable[[str, float, float], bool]) -> bool:
+    """A page in the middle of the first list breaks off, or has expired: the table fills and is never empty again."""
+    server.tell(f"{fault} {CUT_AT}")
+    with Terminal(argv, {}) as terminal:
+        terminal.wait("the first screen", lambda text: bool(text.strip()), 30)
+        terminal.write(b"4")
+        terminal.wait("some pods", lambda text: "train-0" in text, 60)
+        empty, deadline = 0, time.perf_counter() + 120
+        while f"{PODS:,} pods" not in (text := terminal.text()):
+            empty += "train-0" not in text
+            if time.perf_counter() > deadline:
+                raise TimeoutError(f"after a page that was {fault}, the pods never came; the screen:\n{text}")
+            terminal.read(0.05)
+        seconds = time.perf_counter() - terminal.started
+    return bound(f"{fault}: empty screens", empty, 0) & bound(f"{fault}: full pods table (s)", seconds, 30)

@@ -1,0 +1,259 @@
+"""An API server of many nodes and pods without etcd: lists by page and watches over TLS, as the real one answers.
+
+`python -m tests.bench.scale_server NODES PODS` prints the path of a kubeconfig that reaches it. Its pods are those of
+tests/fixtures/api/pods.json, recorded from a real API server, under other names; its nodes are those of the lab.
+Lines on its standard input change it: `churn RATE` (pods changed in a second), `cut N` (the N-th page of pods from now
+on breaks off in the middle), `expire N` (the N-th is answered with 410, as after compaction).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import yaml
+
+from tests.certificates import make_certificate
+from tests.lab.machines import Pool
+
+if TYPE_CHECKING:
+    import ssl
+
+JOB_PODS = 64
+NAMESPACES = 8
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "api" / "pods.json"
+GROUPS = {
+    "jobset.x-k8s.io": ("v1alpha2", ("jobsets",)),
+    "kueue.x-k8s.io": (
+        "v1beta2",
+        ("clusterqueues", "localqueues", "workloads", "resourceflavors", "topologies", "cohorts", "admissionchecks"),
+    ),
+}
+STAMP = "2026-11-21T07:30:20Z"
+
+
+class Fleet:
+    """What the server holds, written out as JSON only when it is asked for."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self.version = 1_000_000
+        self.pods = pods
+        self.node_bytes = [_node_bytes(each) for each in Pool("a4-bulk", nodes, per_block=64, per_subblock=16).nodes()]
+        self.node_names = [f"gke-lab-a4-bulk-{number:04d}" for number in range(nodes)]
+        self._template, self._fields = _pod_template()
+
+    def pod(self, number: int, version: int) -> bytes:
+        """The JSON of one pod."""
+        job, rank = divmod(number, JOB_PODS)
+        values = {
+            "NAME": f"train-{job:04d}-workers-0-{rank}-{number:06d}",
+            "NAMESPACE": f"team-{job % NAMESPACES}",
+            "UID": f"0905c5af-9f6c-4d31-ad8f-{number:012d}",
+            "VERSION": str(version),
+            "JOBSET": f"train-{job:04d}",
+            "INDEX": str(rank),
+            "NODE": self.node_names[number % len(self.node_names)],
+            "ADDRESS": f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}",
+        }
+        return self._template % tuple(values[name].encode() for name in self._fields)
+
+    def page(self, kind: str, start: int, limit: int) -> tuple[bytes, str]:
+        """The items of a page, and where the next one begins, empty when there is none."""
+        if kind == "pods":
+            end = min(self.pods, start + limit) if limit else self.pods
+            items = [self.pod(number, 1000) for number in range(start, end)]
+            return b",".join(items), str(end) if end < self.pods else ""
+        known = self.node_bytes if kind == "nodes" else []
+        end = min(len(known), start + limit) if limit else len(known)
+        return b",".join(known[start:end]), str(end) if end < len(known) else ""
+
+
+def _pod_template() -> tuple[bytes, list[str]]:
+    """A pod as recorded, with places for what differs, and the names of these places in their order."""
+    pod = json.loads(FIXTURE.read_text())["items"][0]
+    metadata = pod["metadata"]
+    metadata |= {"name": "@NAME@", "namespace": "@NAMESPACE@", "uid": "@UID@", "resourceVersion": "@VERSION@"}
+    metadata["labels"] |= {
+        "jobset.sigs.k8s.io/jobset-name": "@JOBSET@",
+        "batch.kubernetes.io/job-completion-index": "@INDEX@",
+    }
+    pod["spec"]["nodeName"] = "@NODE@"
+    pod["status"] |= {"podIP": "@ADDRESS@", "podIPs": [{"ip": "@ADDRESS@"}]}
+    text = json.dumps(pod, separators=(",", ":")).replace("%", "%%")
+    parts = text.split("@")
+    return "%s".join(parts[::2]).encode(), parts[1::2]
+
+
+def _node_bytes(node: dict[str, Any]) -> bytes:
+    metadata = node["metadata"]
+    metadata |= {"uid": f"node-{metadata['name']}", "resourceVersion": "900", "creationTimestamp": STAMP}
+    node["status"]["conditions"] = [
+        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
+         "lastHeartbeatTime": STAMP, "lastTransitionTime": STAMP}
+    ]  # fmt: skip
+    return json.dumps(node, separators=(",", ":")).encode()
+
+
+class Server:
+    """Answers requests of HTTP/1.1 over TLS."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.cut = self.expire = 0
+        """Pages of pods until one breaks off, or is answered with 410; 0: none."""
+        self._watches: set[asyncio.StreamWriter] = set()
+        self._rate = 0.0
+
+    async def serve(self, tls: ssl.SSLContext) -> int:
+        """Listen; returns the port."""
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, ssl=tls)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                length = next((int(line[15:]) for line in head if line.lower().startswith("content-length:")), 0)
+                await reader.readexactly(length)
+                verb, target, _ = head[0].split(" ", 2)
+                if not await self._answer(verb, target, writer):
+                    break
+        self._watches.discard(writer)
+        writer.close()
+
+    async def _answer(self, verb: str, target: str, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; False ends the connection."""
+        url = urlsplit(target)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        known = self._discovery(url.path) if verb == "GET" else {"status": {"allowed": True}}
+        if known is not None:
+            await self._send(writer, json.dumps(known).encode())
+            return True
+        kind = url.path.rsplit("/", 1)[-1]
+        if query.get("watch"):
+            await self._watch(kind, writer)
+            return False
+        return await self._list(kind, query, writer)
+
+    def _discovery(self, path: str) -> dict[str, Any] | None:
+        if path == "/version":
+            return {"gitVersion": "v1.36.4", "major": "1", "minor": "36"}
+        if path == "/apis":
+            return {"groups": [
+                {"name": name, "versions": [{"groupVersion": f"{name}/{version}", "version": version}],
+                 "preferredVersion": {"groupVersion": f"{name}/{version}", "version": version}}
+                for name, (version, _) in GROUPS.items()
+            ]}  # fmt: skip
+        parts = path.strip("/").split("/")
+        if len(parts) == 3 and parts[0] == "apis" and parts[1] in GROUPS:
+            return {"resources": [{"name": each, "namespaced": True} for each in GROUPS[parts[1]][1]]}
+        return None
+
+    async def _list(self, kind: str, query: dict[str, str], writer: asyncio.StreamWriter) -> bool:
+        start = int(unquote(query.get("continue", "")) or 0)
+        if kind == "pods":
+            self.expire = max(0, self.expire - 1) if self.expire != 1 else -1
+            self.cut = max(0, self.cut - 1) if self.cut != 1 else -1
+        if kind == "pods" and self.expire == -1:
+            self.expire = 0
+            message = "The provided continue parameter is too old to display a consistent list result."
+            gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": message}
+            await self._send(writer, json.dumps(gone).encode(), "410 Gone")
+            return True
+        items, following = self.fleet.page(kind, start, int(query.get("limit", 0)))
+        metadata = {"resourceVersion": str(self.fleet.version)} | ({"continue": following} if following else {})
+        body = b'{"kind":"List","apiVersion":"v1","metadata":%s,"items":[%s]}' % (json.dumps(metadata).encode(), items)
+        if kind == "pods" and self.cut == -1:
+            self.cut = 0
+            writer.write(_head(len(body)) + body[: len(body) // 2])
+            await writer.drain()
+            return False
+        await self._send(writer, body)
+        return True
+
+    async def _send(self, writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK") -> None:
+        writer.write(_head(len(body), status))
+        writer.write(body)
+        await writer.drain()
+
+    async def _watch(self, kind: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await writer.drain()
+        if kind == "pods":
+            self._watches.add(writer)
+        while not writer.is_closing():
+            bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.fleet.version)}}}
+            _chunk(writer, json.dumps(bookmark).encode() + b"\n")
+            await writer.drain()
+            await asyncio.sleep(50)
+
+    async def churn(self) -> None:
+        """Change pods at the rate that is asked for, ten times a second."""
+        number, owed = 0, 0.0
+        while True:
+            await asyncio.sleep(0.1)
+            owed += self._rate / 10
+            events = []
+            for _ in range(int(owed)):
+                number = (number + 7919) % self.fleet.pods
+                self.fleet.version += 1
+                pod = self.fleet.pod(number, self.fleet.version)
+                events.append(b'{"type":"MODIFIED","object":%s}\n' % pod)
+            owed %= 1
+            for writer in tuple(self._watches) if events else ():
+                _chunk(writer, b"".join(events))
+
+    async def obey(self) -> None:
+        """Take the lines of standard input until it ends."""
+        lines = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        while line := (await lines.readline()).decode().split():
+            what, value = line
+            if what == "churn":
+                self._rate = float(value)
+            elif what == "cut":
+                self.cut = int(value)
+            elif what == "expire":
+                self.expire = int(value)
+            sys.stdout.write("done\n")
+            sys.stdout.flush()
+
+
+def _head(length: int, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+async def run(nodes: int, pods: int) -> None:
+    """Serve until standard input ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        tls, authority = make_certificate(Path(folder), days=1)
+        server = Server(Fleet(nodes, pods))
+        port = await server.serve(tls)
+        kubeconfig = Path(folder) / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump({
+            "apiVersion": "v1", "kind": "Config", "current-context": "scale",
+            "clusters": [{"name": "scale", "cluster": {"server": f"https://127.0.0.1:{port}",
+                                                       "certificate-authority": str(authority)}}],
+            "users": [{"name": "anna", "user": {"token": "anna"}}],
+            "contexts": [{"name": "scale", "context": {"cluster": "scale", "user": "anna"}}],
+        }))  # fmt: skip
+        sys.stdout.write(f"{kubeconfig}\n")
+        sys.stdout.flush()
+        changing = asyncio.create_task(server.churn())
+        await server.obey()
+        changing.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(int(sys.argv[1]), int(sys.argv[2])))
