@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotFound, ProgramFailed, Unreadable
+from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.models.finding import find_job
 from console.models.gpu_board import DCGM, SMI, GpuBoard, RankGpus
 from console.models.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from console.models.gpu import Gpu
     from console.models.gpu_board import Source
@@ -38,6 +38,10 @@ TOLD = 0.25
 """Seconds between two boards at least."""
 AGAIN = 10.0
 """Seconds until a pod that failed is tried again."""
+MOST_OF_REPORT = 256 << 10
+"""Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
+FLOW = 6.0
+"""Seconds from the first counter to the report after it, where there is one look only."""
 ROUNDS = 900
 """Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"
@@ -117,8 +121,9 @@ class Gpus:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
-        """One reading of all ranks."""
+        """One reading of all ranks; Refused and its kin where no pod may be asked."""
         readings: list[RankGpus] = []
+        refusals: list[Refused] = []
         running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
         if not running:
             raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
@@ -127,10 +132,12 @@ class Gpus:
         async def one(rank: Rank) -> None:
             async with room:
                 found: list[RankGpus] = []
-                await self._read(rank, _Reader(found.append, 1.0, source), rounds=ONCE)
+                await self._read(rank, _Reader(found.append, 1.0, source, refusals.append), rounds=ONCE)
                 readings.append(found[-1])
 
         await asyncio.gather(*map(one, running))
+        if len(refusals) == len(running) and not any(each.gpus for each in readings):
+            raise refusals[0]
         return GpuBoard(tuple(sorted(readings, key=lambda each: each.rank)))
 
     def _ranks(self, namespace: str, name: str) -> tuple[Rank, ...]:
@@ -172,6 +179,8 @@ class Gpus:
                 await self._smi(rank.pod, reading, reader, rounds)
             except ConsoleError as error:
                 problem = error.message
+                if isinstance(error, Refused):
+                    reader.refused(error)
             else:
                 return True
         if exporter is not None:
@@ -191,16 +200,17 @@ class Gpus:
         from console.parsers.network_counters import NetworkCounters
         from console.parsers.nvidia_smi import NvidiaSmiParser
 
-        parser, counters, errors, heard = NvidiaSmiParser(), NetworkCounters(), bytearray(), False
+        parser, counters, heard = NvidiaSmiParser(), NetworkCounters(), False
 
         def listen(channel: int, data: bytes) -> None:
             nonlocal heard
+            said.take(channel, data)
             if channel == 2:
-                errors.extend(data[: max(0, 4096 - len(errors))])
                 return
             counters.feed(data)
             if parser.feed(data):
                 heard = True
+                said.clear()
                 gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
 
@@ -208,14 +218,15 @@ class Gpus:
         argv = ("sh", "-c", _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
-        try:
-            async with asyncio.timeout(limit):
-                code = await executing.run(client, pod.namespace, pod.name, argv, listen, container=container)
-        except TimeoutError as error:
-            raise ProgramFailed(f"nvidia-smi in {pod.name} did not answer within {limit:.0f} s.", code=124) from error
+        flow = FLOW if rounds == ONCE else None
+        async with executing.bounded(pod.name, most=MOST_OF_REPORT, limit=limit, flow=flow) as said:
+            code = await executing.run(
+                client, pod.namespace, pod.name, argv, listen, container=container,
+                what=f"nvidia-smi in pod {pod.name}",
+            )  # fmt: skip
         if code or not heard:
-            said = errors.decode(errors="replace").strip().splitlines()
-            raise ProgramFailed(said[-1] if said else f"nvidia-smi ended with exit code {code}", code=code)
+            told = said.errors.decode(errors="replace").strip().splitlines()
+            raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _exporter(self, node: str) -> Pod | None:
         """The DCGM exporter on that node."""
@@ -271,6 +282,7 @@ class _Reader:
     take: Take
     every: float
     source: Source
+    refused: Callable[[Refused], None] = lambda _: None
 
 
 def _with_nvlink(gpu: Gpu, counters: NetworkCounters) -> Gpu:

@@ -27,6 +27,10 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 LONGEST_ANSWER = 1 << 20
 """Bytes that a command which is asked something short may print."""
+ANSWER_LIMIT = 30.0
+"""Seconds that such a command may be silent."""
+FLOW = 6.0
+"""Seconds from the first byte of such an answer to its last: it is printed at once."""
 
 Output = Callable[[int, bytes], None]
 """Called with 1 (output) or 2 (errors) and the bytes."""
@@ -177,8 +181,11 @@ async def run(
     *,
     container: str = "",
     stdin: bytes | AsyncIterator[bytes] | None = None,
+    what: str = "",
 ) -> int:
     """Run a command to its end; its exit code. Raises Refused and its kin, ProgramFailed, Unreachable.
+
+    `what` names it in errors, as `started` has it.
 
     An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
     """
@@ -192,12 +199,68 @@ async def run(
             raise
 
     try:
-        async with started(client, namespace, pod, argv, container=container, stdin=stdin) as process:
+        async with started(client, namespace, pod, argv, container=container, stdin=stdin, what=what) as process:
             return await process.wait(passed_on)
     except Unreachable:
         if own:  # it is no trouble of the API server's
             raise own[0] from None
         raise
+
+
+class Said:
+    """What a command has printed so far; see `bounded`."""
+
+    def __init__(self, pod: str, most: int, flow: float | None, clock: asyncio.Timeout) -> None:
+        self.output, self.errors = bytearray(), bytearray()
+        self._pod, self._most, self._flow, self._clock = pod, most, flow, clock
+        self._limit = clock.when()
+        self.begun = False
+
+    def take(self, channel: int, data: bytes) -> None:
+        """Keep what comes; Unreadable once it is too much."""
+        if self._flow is not None and not self.begun and channel == STDOUT:
+            end = asyncio.get_running_loop().time() + self._flow
+            self._clock.reschedule(end if self._limit is None else min(self._limit, end))
+            self.begun = True
+        kept = self.output if channel == STDOUT else self.errors
+        kept += data
+        if len(self.output) + len(self.errors) > self._most:
+            raise Unreadable(f"Pod {self._pod} has printed more than {size_words(self._most)}: the command was ended.")
+
+    def clear(self) -> None:
+        """What was printed has been used: the next part of the answer has as much room and time."""
+        self.output.clear()
+        self.errors.clear()
+        if self.begun:
+            self._clock.reschedule(self._limit)
+            self.begun = False
+
+
+def size_words(size: int) -> str:
+    """Bytes in words."""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+@asynccontextmanager
+async def bounded(
+    pod: str, *, most: int = LONGEST_ANSWER, limit: float = ANSWER_LIMIT, flow: float | None = FLOW
+) -> AsyncIterator[Said]:
+    """Keeps what a command prints that is run in the block: `run(..., said.take)`.
+
+    The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
+    byte of its output and the end; with Unreachable after `limit` seconds.
+    """
+    said: Said | None = None
+    try:
+        async with asyncio.timeout(limit) as clock:
+            said = Said(pod, most, flow, clock)
+            yield said
+    except TimeoutError as error:
+        if said is not None and said.begun:
+            raise Unreadable(
+                f"Pod {pod} has been printing for {flow:g} s without an end: the command was ended."
+            ) from error
+        raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
 
 
 async def answer(
@@ -209,20 +272,13 @@ async def answer(
     container: str = "",
     stdin: bytes | None = None,
     most: int = LONGEST_ANSWER,
+    limit: float = ANSWER_LIMIT,
+    what: str = "",
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command that says little.
-
-    Raises as `run` does, and Unreadable once the container has sent more than `most` bytes, which ends the command.
-    """
-    said: dict[int, bytearray] = {STDOUT: bytearray(), STDERR: bytearray()}
-
-    def keep(channel: int, data: bytes) -> None:
-        said[channel] += data
-        if sum(map(len, said.values())) > most:
-            raise Unreadable(f"Pod {pod} answers a short question with more than {most >> 20} MiB: it was ended.")
-
-    code = await run(client, namespace, pod, argv, keep, container=container, stdin=stdin)
-    return code, bytes(said[STDOUT]), bytes(said[STDERR])
+    """Exit code, output and errors of a command that says little; raises as `run` and `bounded` do."""
+    async with bounded(pod, most=most, limit=limit) as said:
+        code = await run(client, namespace, pod, argv, said.take, container=container, stdin=stdin, what=what)
+    return code, bytes(said.output), bytes(said.errors)
 
 
 def _stop_starving(fed: asyncio.Task[None], socket: aiohttp.ClientWebSocketResponse) -> None:

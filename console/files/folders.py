@@ -6,7 +6,7 @@ import posixpath
 
 from console.errors import BadInput, Conflict, ConsoleError
 from console.files import scripts
-from console.files.pod_files import PodFiles, safe
+from console.files.pod_files import LISTING, PodFiles, safe
 from console.models.copying import EntryKind
 from console.models.folder import PodFolder
 from console.parsers.tree import tree
@@ -17,7 +17,8 @@ class PodFolders(PodFiles):
 
     async def listed(self, path: str) -> PodFolder:
         """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
-        out, complaint = await self._run(scripts.LIST, safe(path), what=f"list {path or 'the folder'}", path=path)
+        what = f"list {path or 'the folder'}"
+        out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
         where, _, rest = out.partition(b"\0")
         disk, _, entries = rest.partition(b"\0")
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -14,6 +15,14 @@ from console.models.copying import CopyProblem, Entry, EntryKind, Way
 from console.parsers import tree as listing
 
 _LONGEST_COMPLAINT = 4000
+MOST_COMPLAINTS = 4 << 20
+"""Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
+QUICK = 30.0
+"""Seconds for what looks at one path or makes one folder."""
+FLOW = 6.0
+"""Seconds from the first byte of such an answer to its last."""
+LISTING = 60.0
+"""Seconds for what is in one folder."""
 MOST_ANSWER = 32 << 20
 """Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
 _SUM_DIGITS = 64
@@ -82,22 +91,41 @@ class PodFiles:
         """How errors call the container: `rank 3 of llama-70b`."""
 
     async def _run(
-        self, script: str, *arguments: str, stdin: bytes | AsyncIterator[bytes] | None = None, what: str, path: str = ""
+        self,
+        script: str,
+        *arguments: str,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        what: str,
+        path: str = "",
+        limit: float | None = None,
     ) -> tuple[bytes, str]:
-        """What a script printed, and what it complained of; raises when it ends badly."""
-        out = bytearray()
-        complaint = ""
-        async with (
-            closing(stdin),
-            self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process,
-        ):
-            async for channel, data in process.output():
-                if channel == 1:
+        """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
+        out, complaints, loop = bytearray(), self._complaints(what), asyncio.get_running_loop()
+        try:
+            async with (
+                closing(stdin),
+                asyncio.timeout(limit) as clock,
+                self._start(("sh", "-c", script, "sh", *arguments), stdin=stdin, what=what) as process,
+            ):
+                async for channel, data in process.output():
+                    if channel != 1:
+                        complaints.add(data)
+                        continue
+                    if limit == QUICK and not out:
+                        clock.reschedule(loop.time() + FLOW)
                     self._add(out, data, what)
-                else:
-                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
-        self._check(process.code, complaint, what, path)
-        return bytes(out), complaint
+        except TimeoutError as error:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: "
+                + (f"the answer has no end after {FLOW:g} s." if out and limit == QUICK
+                   else f"it was not answered within {limit:g} s."),
+                "Look what is wrong with that container or its file system: a4 doctor, a4 facts.",
+            ) from error  # fmt: skip
+        self._check(process.code, complaints.text, what, path)
+        return bytes(out), complaints.text
+
+    def _complaints(self, what: str) -> _Complaints:
+        return _Complaints(f"Could not {what} in {self.where}")
 
     def _add(self, out: bytearray, data: bytes, what: str) -> None:
         if len(out) + len(data) > MOST_ANSWER:
@@ -119,7 +147,9 @@ class PodFiles:
 
     async def look(self, path: str) -> Spot:
         """What is there; NotFound if its folder is missing too."""
-        out, _ = await self._run(scripts.LOOK, safe(path), what=f"look at {path or 'the folder'}", path=path)
+        out, _ = await self._run(
+            scripts.LOOK, safe(path), what=f"look at {path or 'the folder'}", path=path, limit=QUICK
+        )
         head, _, rest = out.partition(b"\0\0")
         try:
             kind, size, mode, when, absolute = head.decode(errors="surrogateescape").split("|", 4)
@@ -139,17 +169,17 @@ class PodFiles:
     async def tree(self, folder: str) -> tuple[list[Entry], list[CopyProblem]]:
         """Everything below a folder, and what could not be seen or has no content to copy."""
         out = bytearray()
-        complaint = ""
         what = f"list {folder}"
+        complaints = self._complaints(what)
         async with self._start(("sh", "-c", scripts.TREE, "sh", folder), stdin=None, what=what) as process:
             async for channel, data in process.output():
                 if channel == 1:
                     self._add(out, data, what)
                 else:
-                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+                    complaints.add(data)
         if process.code == scripts.FORBIDDEN or (process.code and not out):
-            self._check(process.code, complaint, what, folder)
-        problems = [CopyProblem("", line.strip()) for line in complaint.splitlines() if line.strip()]
+            self._check(process.code, complaints.text, what, folder)
+        problems = [CopyProblem("", line.strip()) for line in complaints.text.splitlines() if line.strip()]
         entries = []
         for entry in listing.tree(bytes(out)):
             if entry.kind is EntryKind.OTHER:
@@ -170,19 +200,19 @@ class PodFiles:
     async def _bytes(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        complaint = ""
+        complaints = self._complaints(what)
         async with self._start(argv, stdin=stdin, what=what) as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
                 else:
-                    complaint = (complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+                    complaints.add(data)
         if not (lenient and process.code in _PARTLY):
-            self._check(process.code, complaint, what, path)
+            self._check(process.code, complaints.text, what, path)
 
     async def size(self, path: str) -> int:
         """Bytes of a file; 0 if there is none."""
-        out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path)
+        out, _ = await self._run(scripts.SIZE, path, what=f"look at {path}", path=path, limit=QUICK)
         try:
             return listing.file_size(out.decode().strip() or "0")
         except ValueError:
@@ -203,11 +233,11 @@ class PodFiles:
     async def place(self, part: str, final: str, entry: Entry) -> None:
         """Give a finished part its mode, time and name."""
         arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
-        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final)
+        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK)
 
     async def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
-        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path)
+        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """Sums of files below a folder, by name; empty where there is no such program."""
@@ -258,6 +288,24 @@ class PodFiles:
     async def merge(self, folder: str, final: str) -> None:
         """Move all of a folder to its final place, over what is there."""
         await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+
+
+class _Complaints:
+    """The beginning of what a command writes to its standard error."""
+
+    def __init__(self, failed: str) -> None:
+        self._failed = failed
+        self._count = 0
+        self.text = ""
+
+    def add(self, data: bytes) -> None:
+        """One more piece; CopyFailed once there are too many."""
+        self._count += len(data)
+        if self._count > MOST_COMPLAINTS:
+            last = self.text.partition("\n")[0][:200]
+            raise CopyFailed(f"{self._failed}: it complains of more than {MOST_COMPLAINTS >> 20} MiB: {last}")
+        if len(self.text) < _LONGEST_COMPLAINT:
+            self.text = (self.text + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
 
 
 @asynccontextmanager

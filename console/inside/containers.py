@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotFound, ProgramFailed
+from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreachable, Unreadable
 from console.inside.questions import ABSENT, QUESTIONS, masked
 from console.models.everywhere import TIMED_OUT, RankOutput
 from console.models.facts import ContainerFact, ContainerFacts, FactState
@@ -30,6 +30,8 @@ LIMIT = 60.0
 """Seconds after which a rank is given up, unless another limit is asked for."""
 KEPT = 1 << 20
 """Bytes of each rank's output that are kept."""
+MOST = 8 << 20
+"""Bytes that a rank may print in all; then the command is ended there."""
 _NO_PROGRAM = (126, 127)
 
 
@@ -80,14 +82,22 @@ class Inside:
             return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
         said = bytearray()
         errors = bytearray()
+        count = 0
 
         def take(channel: int, data: bytes) -> None:
+            nonlocal count
             heard(rank.number, channel, data)
+            count += len(data)
+            if count > MOST:
+                raise Unreadable(f"It has printed more than {MOST >> 20} MiB: the command was ended.")
             said.extend(data[: max(0, KEPT - len(said))])
             if channel == 2:
                 errors.extend(data[: max(0, KEPT - len(errors))])
 
-        code, failure, began = await self._run(rank.pod, argv, container, limit, take)
+        try:
+            code, failure, began = await self._run(rank.pod, argv, container, limit, take)
+        except Refused as error:
+            return replace(told, code=error.exit_code, failure=error.message)
         return replace(
             told, code=code, failure=failure, output=said.decode(errors="replace"),
             errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3), cut=len(said) >= KEPT,
@@ -110,9 +120,13 @@ class Inside:
         from console.parsers.nccl import NcclParser
 
         self._watched.changing(f"run an NCCL test in pod {pod.name}")
-        errors, parser = bytearray(), NcclParser()
+        errors, parser, count = bytearray(), NcclParser(), 0
 
         def take(channel: int, data: bytes) -> None:
+            nonlocal count
+            count += len(data)
+            if count > KEPT:
+                raise Unreadable(f"It has printed more than {KEPT >> 20} MiB: it was ended.")
             heard(channel, data)
             if channel == 2:
                 errors.extend(data[: max(0, KEPT - len(errors))])
@@ -120,7 +134,7 @@ class Inside:
                 for found in parser.feed(data):
                     grown(found)
 
-        code, failure, _ = await self._run(pod, test.argv, container, limit, take)
+        code, failure, _ = await self._run(pod, test.argv, container, limit, take, f"the NCCL test in pod {pod.name}")
         if code == ABSENT or code in _NO_PROGRAM:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -130,9 +144,10 @@ class Inside:
             raise ProgramFailed(f"The NCCL test in pod {pod.name} failed. {told}", code=code or 1)
 
     async def _run(
-        self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None]
-    ) -> tuple[int, str, float]:
-        """Exit code, why it could not be had, and when it began."""
+        self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
+        what: str = "",
+    ) -> tuple[int, str, float]:  # fmt: skip
+        """Exit code, why it could not be had, and when it began; raises Refused and its kin."""
         from console.cluster import exec as executing
 
         began = time.monotonic()
@@ -140,12 +155,13 @@ class Inside:
         client = self._watched.connected.client
         try:
             async with asyncio.timeout(limit):
-                return await executing.run(client, pod.namespace, pod.name, argv, take, container=container), "", began
+                code = await executing.run(client, pod.namespace, pod.name, argv, take, container=container, what=what)
+            return code, "", began
         except TimeoutError:
             return TIMED_OUT, f"Nothing more was waited for after {limit:g} s; it may still run there.", began
         except ProgramFailed as error:
             return error.code, error.message, began
-        except ConsoleError as error:
+        except (Unreachable, Unreadable) as error:
             return error.exit_code, error.message, began
 
     async def facts(
@@ -156,35 +172,55 @@ class Inside:
         container: str = "",
         answered: Callable[[ContainerFact], None] = lambda _: None,
     ) -> ContainerFacts:
-        """What a container says of itself; all is asked at once, and `answered` hears of each answer."""
+        """What a container says of itself; all is asked at once, and `answered` hears of each answer.
+
+        Raises Refused and its kin where no question may be asked; what else fails is in the facts.
+        """
+        refusals: list[Refused] = []
 
         async def one(question: Question) -> ContainerFact:
-            fact = await self._ask(pod, question, container)
+            try:
+                fact = await self._ask(pod, question, container)
+            except Refused as error:
+                refusals.append(error)
+                fact = ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
             answered(fact)
             return fact
 
         facts = await asyncio.gather(*map(one, QUESTIONS))
+        if len(refusals) == len(facts):
+            raise refusals[0]
         gpus = _gpus(next(fact.text for fact in facts if fact.name == "gpus"))
         return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
 
     async def _ask(self, pod: Pod, question: Question, container: str) -> ContainerFact:
-        said = {1: bytearray(), 2: bytearray()}
+        from console.cluster import exec as executing
 
-        def take(channel: int, data: bytes) -> None:
-            said[channel].extend(data[: max(0, KEPT - len(said[channel]))])
-
-        code, failure, began = await self._run(pod, ("sh", "-c", question.script), container, question.limit, take)
-        text = masked(said[1].decode(errors="replace")).strip("\n")
-        complaint = said[2].decode(errors="replace").strip()
-        fact = ContainerFact(question.name, question.title, text=text, seconds=round(time.monotonic() - began, 3))
-        if code == TIMED_OUT and failure:
-            return replace(fact, state=FactState.FAILED, words=f"It did not answer within {question.limit:g} s.")
-        if failure and code in _NO_PROGRAM:
-            return replace(fact, state=FactState.ABSENT, words="There is no shell (sh) in this image to ask with.")
+        began, client = time.monotonic(), self._watched.connected.client
+        container = container or (pod.main.name if pod.main else "")
+        argv = ("sh", "-c", question.script)
+        fact = ContainerFact(question.name, question.title)
+        try:
+            async with executing.bounded(pod.name, most=KEPT, limit=question.limit) as said:
+                code = await executing.run(
+                    client, pod.namespace, pod.name, argv, said.take, container=container,
+                    what=f"the question for its {question.title} in pod {pod.name}",
+                )  # fmt: skip
+        except Refused:
+            raise
+        except ConsoleError as error:
+            if isinstance(error, ProgramFailed) and error.code in _NO_PROGRAM:
+                return replace(fact, state=FactState.ABSENT, words="There is no shell (sh) in this image to ask with.")
+            return replace(
+                fact, state=FactState.FAILED, words=error.message, seconds=round(time.monotonic() - began, 3)
+            )
+        text = masked(said.output.decode(errors="replace")).strip("\n")
+        complaint = said.errors.decode(errors="replace").strip()
+        fact = replace(fact, text=text, seconds=round(time.monotonic() - began, 3))
         if code == ABSENT or (not code and not text):
             return replace(fact, state=FactState.ABSENT, words=question.absent)
         if code:
-            why = failure or (complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}.")
+            why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
             return replace(fact, state=FactState.FAILED, words=why)
         return replace(fact, state=FactState.KNOWN, words=gpu_words(_gpus(text)) if fact.name == "gpus" else "")
 

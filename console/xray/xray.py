@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Unreachable
+from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.models.finding import find_job
 from console.models.hang import HangReport, PodTrace, Traced
 from console.models.ranks import ranks
@@ -35,8 +35,14 @@ RAS_TRIES = 3
 """Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
 RAS_PAUSE = 1.0
 """Seconds after which NCCL is asked again about ranks that it found behind."""
-MOST = 64 << 20
-"""Bytes that one pod may say."""
+MOST = 8 << 20
+"""Bytes that one pod may say of its processes."""
+FLOW = 6.0
+"""Seconds from the first byte of the probe's answer to its last: it is printed at once, at the end."""
+MOST_TOGETHER = 64 << 20
+"""Bytes that all pods of a job may say."""
+MOST_RECORDED = 64 << 20
+"""Bytes of a recording."""
 _PROBE = Path(__file__).with_name("probe.py")
 # The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
 _PYTHON = (
@@ -92,30 +98,44 @@ class Xray:
 
         client = self._cluster.changing(f"look into pod {pod.name}").client
         container = pod.main.name if pod.main else ""
-        return await executing.run(client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin)
+        what = f"the look at its processes in pod {pod.name}"
+        return await executing.run(
+            client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, what=what
+        )
 
     async def job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
         """Where every process of a job is. `answered` hears how many of how many pods have been asked.
 
-        NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode. What fails in one pod is
-        in the report.
+        NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
+        where every pod refuses. What fails in one pod is in the report.
         """
         every = self._running(namespace, name)
         self._cluster.changing(f"look into {name}")
-        room, done = asyncio.Semaphore(AT_ONCE), 0
+        room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0
+        refusals: list[Refused] = []
         ras_pods = {rank.number for rank in every[:1]}
 
         async def one(rank: Rank) -> tuple[Rank, PodAnswer | str]:
-            nonlocal done
+            nonlocal done, together
             async with room:
-                answer = await self._ask(rank, *(("ras",) if rank.number in ras_pods else ()))
+                try:
+                    said = await self._probe(rank, *(("ras",) if rank.number in ras_pods else ()))
+                    together += len(said)
+                    if together > MOST_TOGETHER:
+                        raise Unreadable(f"The pods of {name} say more than {MOST_TOGETHER >> 20} MiB together.")
+                    answer: PodAnswer | str = read_answer(said)
+                except ConsoleError as error:
+                    refusals.extend([error] if isinstance(error, Refused) else [])
+                    answer = error.message
             done += 1
             answered(done, len(every))
             return rank, answer
 
         answers = await asyncio.gather(*map(one, every))
+        if len(refusals) == len(every):
+            raise refusals[0]
         pods, processes = _put_together(answers)
         ras, problem = await self._ras(answers)
         absent = self._absent(namespace, name, every)
@@ -143,31 +163,31 @@ class Xray:
 
     async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
         """The answer of a pod, or why there is none."""
-        assert rank.pod is not None
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
-        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
         try:
-            return read_answer(await self._said(rank.pod, argv, probe, LIMIT))
+            return read_answer(await self._probe(rank, *what))
         except ConsoleError as error:
             return error.message
 
-    async def _said(self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float) -> bytes:
-        """What a command writes to its output; ProgramFailed if it fails, Unreachable if it takes too long."""
-        said, errors = bytearray(), bytearray()
+    async def _probe(self, rank: Rank, *what: str) -> bytes:
+        """What the probe prints in a pod; raises as `_said` does."""
+        assert rank.pod is not None
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
+        return await self._said(rank.pod, argv, probe, LIMIT, flow=FLOW)
 
-        def take(channel: int, data: bytes) -> None:
-            kept = said if channel == 1 else errors
-            kept.extend(data[: max(0, MOST - len(kept))])
+    async def _said(
+        self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
+    ) -> bytes:
+        """What a command writes to its output; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
+        from console.cluster.exec import bounded
 
-        try:
-            async with asyncio.timeout(limit):
-                code = await self._run(pod, argv, stdin, take)
-        except TimeoutError as error:
-            raise Unreachable(f"Pod {pod.name} did not answer within {limit:g} s.") from error
+        async with bounded(pod.name, most=most, limit=limit, flow=flow) as said:
+            code = await self._run(pod, argv, stdin, said.take)
         if code:
-            last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")
+            told = said.errors.decode(errors="replace").splitlines()
+            last = next((line for line in reversed(told) if line.strip()), "")
             raise ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
-        return bytes(said)
+        return bytes(said.output)
 
     async def _ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
         """What NCCL says: as the first pod answered, else as the next ones do."""
@@ -237,7 +257,7 @@ class Xray:
             raise NotFound(f"Pod {process.pod} runs no more.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await self._said(pod, argv, b"", seconds + LIMIT)
+            recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MOST_RECORDED)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code

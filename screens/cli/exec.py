@@ -107,17 +107,19 @@ class Lines:
 
     def add(self, rank: int, channel: int, data: bytes) -> None:
         """Print what is whole, and what has become too long to wait for its end; a terminal gets it cleaned."""
-        *whole, rest = (self._rests.get((rank, channel), b"") + data).split(b"\n")
+        whole, newline, rest = (self._rests.pop((rank, channel), b"") + data).rpartition(b"\n")
         if len(rest) > LONGEST:
-            whole, rest = [*whole, rest], b""
+            whole, newline, rest = whole + newline + rest, b"\n", b""
         self._rests[rank, channel] = rest
+        if not newline:
+            return
         stream = sys.stdout if channel == 1 else sys.stderr
-        for line in whole:
-            before = f"{rank:{self._width}}: "
-            if stream.isatty():
-                stream.write(f"{before}{line.decode(errors='replace')}\n")
-            else:
-                stream.buffer.write(before.encode() + line + b"\n")
+        before = f"{rank:{self._width}}: "
+        text = before.encode() + whole.replace(b"\n", f"\n{before}".encode()) + b"\n"
+        if stream.isatty():
+            stream.write(text.decode(errors="replace"))
+        else:
+            stream.buffer.write(text)
         stream.flush()
 
     def end(self, output: RankOutput) -> None:

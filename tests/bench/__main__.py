@@ -1,7 +1,8 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
 Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
-`consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`) and the cluster's size.
+`consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its name only
+`floods`, what hostile pods and servers send) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import consoles, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
+from tests.bench import consoles, floods, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -48,6 +49,7 @@ def main() -> int:
         "launch": lambda: launch.main(say, bound),
         "practice": practice,
         "scale": lambda: scale.main(bound, say),
+        "floods": lambda: floods.main([], say),
     }
     broken = [part for part, measure in alone.items() if part in options.parts and not measure()]
     good = not broken

@@ -1,0 +1,357 @@
+"""A lying API server before an honest one: it passes everything on, but for what the flood of the moment is about.
+
+`python -m tests.hostile.lying_api KUBECONFIG FOLDER` serves in a process of its own: it prints the kubeconfig that
+leads to it, and takes the names of floods (or an empty line for none) on its standard input. A new flood is a row of
+`FLOODS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from console.cluster.exec import PROTOCOLS, STDERR, STDOUT
+from console.cluster.kubeconfig import load
+from console.cluster.login import Login
+from tests.certificates import usual_certificate
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Pieces = Callable[[], AsyncIterator[bytes]]
+
+MUCH = 1 << 16
+DRIP = 0.1
+"""Seconds between two pieces of what drips."""
+LIST_START = b'{"metadata": {"resourceVersion": "1"}, "items": ['
+_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "host", "content-length", "content-encoding"}
+
+
+async def repeated(piece: bytes) -> AsyncIterator[bytes]:
+    """The same for ever, as fast as it is taken."""
+    while True:
+        yield piece
+
+
+async def dripping(piece: bytes) -> AsyncIterator[bytes]:
+    """The same for ever, slowly."""
+    while True:
+        yield piece
+        await asyncio.sleep(DRIP)
+
+
+async def silence() -> AsyncIterator[bytes]:
+    """Nothing for ever."""
+    await asyncio.Event().wait()
+    yield b""
+
+
+def gone(request: web.Request) -> bool:
+    """Whether the client has closed its side: what is written then only warns."""
+    return request.transport is None or request.transport.is_closing()
+
+
+def command(pieces: Pieces, channel: int = STDOUT) -> Answer:
+    """A command in a pod that prints this."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=PROTOCOLS)
+        await socket.prepare(request)
+
+        async def send() -> None:
+            async for piece in pieces():
+                if gone(request):
+                    break
+                await socket.send_bytes(bytes([channel]) + piece)
+                await asyncio.sleep(0)
+
+        sending = asyncio.create_task(send())
+        with suppress(ConnectionError):
+            async for _ in socket:  # until the client goes
+                pass
+        sending.cancel()
+        with suppress(asyncio.CancelledError, ConnectionError):
+            await sending
+        return socket
+
+    return answer
+
+
+def body(pieces: Pieces, start: bytes = b"", *, status: int = 200) -> Answer:
+    """An answer of these pieces."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            await response.write(start)
+            async for piece in pieces():
+                if gone(request):
+                    break
+                await response.write(piece)
+                await asyncio.sleep(0)
+        return response
+
+    return answer
+
+
+def refused(message: str) -> Answer:
+    """403 in these words."""
+    told = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message}
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response(told, status=403)
+
+    return answer
+
+
+def watched(line: Callable[[int], dict[str, Any]], *, pause: float = 0.0) -> Answer:
+    """A watch that tells of one change after the other."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        number = 0
+        while True:
+            yield b"".join(json.dumps(line(number + each)).encode() + b"\n" for each in range(20))
+            number += 20
+            await asyncio.sleep(pause)
+
+    return body(lines)
+
+
+def pages_without_end() -> Answer:
+    """A list whose every page names another."""
+    number = 0
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        nonlocal number
+        number += 1
+        items = [pod(f"p{number}-{each}") for each in range(500)]
+        return web.json_response({"metadata": {"resourceVersion": "1", "continue": "more"}, "items": items})
+
+    return answer
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    """A pod that says little."""
+    return {"metadata": {"name": name, "namespace": "default", "uid": name, **metadata}, "spec": {"containers": []}}
+
+
+def event(number: int, size: int) -> dict[str, Any]:
+    """An event with a message of that size."""
+    return {
+        "type": "ADDED",
+        "object": {
+            "metadata": {"name": f"e{number % 1000}", "namespace": "default", "resourceVersion": str(10**9 + number)},
+            "involvedObject": {"kind": "Pod", "name": f"p{number}", "namespace": "default"},
+            "type": "Warning", "reason": "BackOff", "message": f"{number} " + "x" * size,
+        },
+    }  # fmt: skip
+
+
+def change(number: int, of: int) -> dict[str, Any]:
+    """A pod of so many that is new, or another than before."""
+    return {"type": "MODIFIED", "object": pod(f"p{number % of}", resourceVersion=str(10**9 + number))}
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What is answered to which requests."""
+
+    about: Callable[[web.Request], bool]
+    answer: Answer
+
+
+def execs(request: web.Request) -> bool:
+    return request.path.endswith("/exec")
+
+
+def logs(request: web.Request) -> bool:
+    return request.path.endswith("/log")
+
+
+def _collection(request: web.Request, kind: str) -> bool:
+    last = request.path.rsplit("/", 1)[1]
+    return request.method == "GET" and (last == kind if kind else last in {"pods", "jobsets", "nodes", "workloads"})
+
+
+def lists(kind: str = "") -> Callable[[web.Request], bool]:
+    return lambda request: _collection(request, kind) and "watch" not in request.query
+
+
+def watches(kind: str = "") -> Callable[[web.Request], bool]:
+    return lambda request: _collection(request, kind) and "watch" in request.query
+
+
+TEXT = b"0123456789abcdef" * (MUCH // 16)
+LOG_LINES = b"".join(
+    b"2026-11-22T12:00:00.000000%03dZ step %d loss 1.25 a line of a log\n" % (n, n) for n in range(900)
+)
+STAMP = b"2026-11-22T12:00:00.000000000Z "
+FLOODS: dict[str, Flood] = {
+    "exec: lines without end": Flood(execs, command(lambda: repeated(b"all the same words\n" * 3000))),
+    "exec: a line without end": Flood(execs, command(lambda: repeated(TEXT))),
+    "exec: errors without end": Flood(execs, command(lambda: repeated(b"all the same words\n" * 3000), STDERR)),
+    "exec: bytes one by one": Flood(execs, command(lambda: repeated(b"x"))),
+    "exec: a drip without end": Flood(execs, command(lambda: dripping(b"word\n"))),
+    "exec: silence": Flood(execs, command(silence)),
+    "exec: refused": Flood(execs, refused('pods "p" is forbidden: User "anna" cannot get resource "pods/exec"')),
+    "log: lines without end": Flood(logs, body(lambda: repeated(LOG_LINES))),
+    "log: a line without end": Flood(logs, body(lambda: repeated(TEXT), STAMP)),
+    "log: long lines without end": Flood(logs, body(lambda: repeated(STAMP + b"eyJaaaaaaaa-" * 80_000 + b"\n"))),
+    "log: a drip without end": Flood(logs, body(lambda: dripping(b"x"), STAMP)),
+    "log: silence": Flood(logs, body(silence)),
+    "list: items without end": Flood(
+        lists("pods"), body(lambda: repeated(json.dumps(pod("p")).encode() + b","), LIST_START)
+    ),
+    "list: all kinds without end": Flood(lists(), body(lambda: repeated(TEXT), LIST_START + b'{"kind": "')),
+    "list: pages without end": Flood(lists("pods"), pages_without_end()),
+    "list: a refusal without end": Flood(lists(), body(lambda: repeated(TEXT), status=403)),
+    "list: a failure without end": Flood(lists(), body(lambda: repeated(TEXT), status=500)),
+    "list: a drip without end": Flood(lists(), body(lambda: dripping(b" "), LIST_START)),
+    "list: a refusal that drips": Flood(lists(), body(lambda: dripping(b" "), status=403)),
+    "list: silence": Flood(lists(), body(silence)),
+    "watch: changes without end": Flood(watches("pods"), watched(lambda number: change(number, 1000))),
+    "watch: pods without end": Flood(watches("pods"), watched(lambda number: change(number, 10**9))),
+    "watch: a line without end": Flood(watches(), body(lambda: repeated(TEXT), b'{"type": "')),
+    "watch: a drip without end": Flood(watches(), body(lambda: dripping(b" "))),
+    "watch: events with messages of 1 MB": Flood(watches("events"), watched(lambda number: event(number, 1 << 20))),
+}  # fmt: skip
+"""By what is asked and what comes."""
+
+
+class LyingApi:
+    """Serves between `async with` and its end; `flood` is what it lies about, empty for nothing."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._target = load(kubeconfig).target()
+        self._honest = Login(self._target)
+        self._content = yaml.safe_load(kubeconfig.read_text())
+        self.flood = ""
+        self.port = 0
+
+    async def __aenter__(self) -> LyingApi:
+        await self._start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+        await self._runner.cleanup()
+
+    async def _start(self) -> None:
+        self._tls = await self._honest.tls()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05, handler_cancellation=True)
+        await self._runner.setup()
+        tls, self._authority = usual_certificate()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
+        self.port = self._runner.addresses[0][1]
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """The honest server's, but leading here."""
+        authority = base64.b64encode(self._authority.encode()).decode()
+        for each in self._content["clusters"]:
+            kept = {name: value for name, value in each["cluster"].items() if name == "extensions"}
+            server = f"https://127.0.0.1:{self.port}"
+            each["cluster"] = {**kept, "server": server, "certificate-authority-data": authority}
+        path = folder / "lying.kubeconfig"
+        path.write_text(yaml.safe_dump(self._content))
+        return path
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        flood = FLOODS.get(self.flood)
+        if flood and flood.about(request):
+            return await flood.answer(request)
+        if "upgrade" in request.headers.get("Connection", "").lower():
+            return await self._relay_socket(request)
+        return await self._relay(request)
+
+    def _url(self, request: web.Request) -> str:
+        return f"{self._honest.server}{request.raw_path}"
+
+    def _headers(self, request: web.Request) -> list[tuple[str, str]]:
+        return [
+            (name, value)
+            for name, value in request.headers.items()
+            if name.lower() not in _HOP and not name.lower().startswith("sec-websocket")
+        ]
+
+    async def _relay(self, request: web.Request) -> web.StreamResponse:
+        from yarl import URL
+
+        url = URL(self._url(request), encoded=True)
+        data = await request.read()
+        async with self._session.request(
+            request.method, url, headers=self._headers(request), data=data or None, allow_redirects=False
+        ) as honest:
+            kept = [(name, value) for name, value in honest.headers.items() if name.lower() not in _HOP]
+            if encoding := honest.headers.get("Content-Encoding"):
+                kept.append(("Content-Encoding", encoding))
+            response = web.StreamResponse(status=honest.status)
+            for name, value in kept:
+                response.headers.add(name, value)
+            await response.prepare(request)
+            with suppress(ConnectionError, aiohttp.ClientError):
+                async for piece in honest.content.iter_any():
+                    await response.write(piece)
+            return response
+
+    async def _relay_socket(self, request: web.Request) -> web.StreamResponse:
+        from yarl import URL
+
+        offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each]
+        async with self._session.ws_connect(
+            URL(self._url(request), encoded=True), protocols=offered, headers=self._headers(request), max_msg_size=0
+        ) as honest:
+            near = web.WebSocketResponse(protocols=[honest.protocol] if honest.protocol else [], max_msg_size=0)
+            await near.prepare(request)
+
+            async def there() -> None:
+                async for message in near:
+                    await honest.send_bytes(message.data)
+
+            going = asyncio.create_task(there())
+            with suppress(ConnectionError):
+                async for message in honest:
+                    await (near.send_bytes if message.type is aiohttp.WSMsgType.BINARY else near.send_str)(message.data)
+            await near.close()
+            going.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError, aiohttp.ClientError):
+                await going
+            return near
+
+
+@asynccontextmanager
+async def _lines() -> AsyncIterator[asyncio.StreamReader]:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    yield reader
+
+
+async def _serve(kubeconfig: Path, folder: Path) -> None:
+    async with LyingApi(kubeconfig) as server, _lines() as lines:
+        sys.stdout.write(f"{server.kubeconfig(folder)}\n")
+        sys.stdout.flush()
+        while line := await lines.readline():
+            server.flood = line.decode().strip()
+            sys.stdout.write(f"{server.flood}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2])))
