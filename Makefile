@@ -5,6 +5,10 @@ export UV_CACHE_DIR := $(CURDIR)/.tools/cache
 export UV_PYTHON_DOWNLOADS := never
 PYTHON := .venv/bin/python
 
+# Where Python may not keep what it has compiled, every worker and every process of the tests compiles all of Textual and
+# Google's libraries again: a start takes three times the processor time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Where `make corpus` looks for logs of other people.
 CORPUS ?= ../shared/corpus
 
