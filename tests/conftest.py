@@ -7,12 +7,15 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.css.stylesheet import Stylesheet
 
 from tests.lab.control_plane import Lab
 from tests.programs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from textual.css.model import RuleSet
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -54,6 +57,33 @@ def settling() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for module in ("textual.app", "textual.pilot"):
             patched.setattr(f"{module}.wait_for_idle", turn)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def styles() -> Iterator[None]:
+    """What Textual parses of its style sheets serves every app of a worker: each app would parse all of it again."""
+    parse = Stylesheet._parse_rules
+    parsed: dict[object, list[RuleSet]] = {}
+
+    def parse_once(
+        sheet: Stylesheet,
+        css: str,
+        read_from: tuple[str, str],
+        is_default_rules: bool = False,
+        tie_breaker: int = 0,
+        scope: str = "",
+    ) -> list[RuleSet]:
+        key = (css, read_from, is_default_rules, tie_breaker, scope)
+        if key not in sheet._parse_cache:
+            variables = frozenset(sheet._variables.items())
+            if (key, variables) not in parsed:
+                parsed[key, variables] = parse(sheet, *key)
+            sheet._parse_cache[key] = parsed[key, variables]
+        return sheet._parse_cache[key]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Stylesheet, "_parse_rules", parse_once)
         yield
 
 

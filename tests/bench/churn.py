@@ -34,7 +34,7 @@ async def change_pods(kubeconfig: Path) -> None:
     """Patch an annotation of one pod after the other until killed."""
     from kubernetes.aio import client, config
 
-    await config.load_kube_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+    await config.load_kube_config(str(kubeconfig))
     async with client.ApiClient() as api:
         core = client.CoreV1Api(api)
         listed = await core.list_pod_for_all_namespaces(limit=500)

@@ -81,7 +81,7 @@ def body(data: bytes, *, status: int = 200, **headers: str) -> Callable[..., obj
 
 
 def bomb() -> bytes:
-    """A gigabyte of zeros in a megabyte of gzip, made of one compressed mebibyte: compressing them all takes seconds."""
+    """A gigabyte of zeros in a megabyte of gzip, of one compressed mebibyte: compressing all takes seconds."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     piece = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
     start, checksum, size = "1f8b0800000000000003", 0x5B64C2B0, 1 << 30
