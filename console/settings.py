@@ -23,6 +23,8 @@ class Settings:
     read_only: bool = False
     practice: bool = False
     """The cluster is the practice cluster, and every screen says so."""
+    speed: float = 1.0
+    """How many times faster than life it runs."""
 
 
 def login_name() -> str:

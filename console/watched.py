@@ -10,8 +10,9 @@ import asyncio
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
 
-from console.errors import TRY_AGAIN, ConsoleError, Unreachable, in_read_only_mode
+from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, in_read_only_mode
 from console.models.link import LinkState
 from console.store import FIELDS, Store
 
@@ -36,6 +37,8 @@ class WatchedCluster:
         self.settings = settings
         self.context = ""
         self.namespace = ""
+        self.default_namespace = ""
+        """The one that a command without -n takes."""
         self.server_version = ""
         self._kubeconfig = kubeconfig
         self._kinds = tuple(kinds)
@@ -82,6 +85,10 @@ class WatchedCluster:
         """The latest picture."""
         return self._store.fleet
 
+    def unusual(self, namespace: str) -> str:
+        """The namespace if a command has to name it; empty: a command takes it by itself."""
+        return "" if namespace == self.default_namespace else namespace
+
     # the connection
 
     async def _connect(self, context: str, namespace: str) -> None:
@@ -90,6 +97,7 @@ class WatchedCluster:
         await self._disconnect()
         self._connection = connecting.Connection(target)
         self.context, self.namespace, self.server_version = target.context, namespace or target.namespace, ""
+        self.default_namespace = target.namespace
         self._start("greeting", self._greet())
         for kind in self._kinds:
             self._start(kind, self._keep(kind))
@@ -138,6 +146,21 @@ class WatchedCluster:
             answer = await actions.may(self.connected.client, *asked)
             self._rights[asked] = (time.monotonic() + _MAY_AGAIN, answer)
         return answer
+
+    async def require_namespace(self, name: str) -> None:
+        """NotFound if the cluster has no such namespace; whoever may not know is told nothing."""
+        try:
+            await self.connected.client.request(
+                "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"look at namespace {name}"
+            )
+        except NotFound as error:
+            known = sorted({each for each, _ in self.fleet.jobsets})
+            hint = (
+                f"There are jobs in {', '.join(known[:6])}." if known else "a4 jobs -A lists those of all namespaces."
+            )
+            raise NotFound(f"There is no namespace {name}.", hint, status=404) from error
+        except NotAllowed:
+            return
 
     async def _greet(self) -> None:
         """The server's version, as soon as it answers."""

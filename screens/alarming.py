@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.models.alarm import GLYPH
+from console.models.command_words import in_namespace
 from screens.widgets.log_foot import Told
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _NO = ("0", "no", "off", "false")
 LONGEST = 200
 OPEN = "app.open_page('alarms')"
 """What the key of all alarms does."""
+LOW = 30
+"""Lines of a terminal below which a message is told as shortly as it can be."""
+_AWAY = "esc closes this"
 SHOWN = 10
 """Seconds that an alarm is shown."""
 FOUND_WITHIN = 60.0
@@ -51,12 +55,14 @@ def line_of(app: LiveApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)
-    owner = app.whose(jobset.owner)
+    owner, outside = app.whose(jobset.owner), app.session.unusual(jobset.namespace)
     glance = app.session.measures.glancing.of(jobset.uid)
     if not app.session.heeds_alarms:
-        return JobLine(jobset, fleet, glance, owner=owner)
+        return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
     alarms, key = app.session.alarms, jobset.key
-    return JobLine(jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner)
+    return JobLine(
+        jobset, fleet, glance, alarms.of(*key), alarms.late(*key), alarms.hears(*key), owner=owner, outside=outside
+    )
 
 
 def has_changed(app: LiveApp, line: JobLine) -> bool:
@@ -106,28 +112,42 @@ def ring(app: LiveApp, bell: Bell) -> None:
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", alarm.full)
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.said}. {_next(app, alarm)}.")
 
 
 def _show(app: LiveApp, alarms: list[Alarm]) -> None:
     """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
     them in full.
     """
-    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.said}\n{each.next}") for each in alarms]
-    in_corner = [each for each in app._notifications if each.title.startswith(GLYPH)]
+    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.said}\n{_next(app, each)}") for each in alarms]
+    in_corner = app.alarms_in_corner()
     below = _log_in_front(app) if told or in_corner else None
     if below is None:
         for title, words in told:
-            app.notify(words, title=title, severity="warning", timeout=SHOWN, markup=False)
+            app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN, markup=False)
     else:
-        for each in in_corner:
-            app._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
-        told = [*((each.title, each.message) for each in in_corner), *told]
+        app.close_alarms()
+        told = [
+            *((each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner),
+            *told,
+        ]
         title, words = told[0][0], told[0][1].partition("\n")[0]
         others = len(told) - 1
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
         short = title.replace(":", "") + (f" +{others}" if others else "") + _key_of_alarms(app)
         below.tell_alarm(Told(full, short), SHOWN)
+
+
+def _toast(app: LiveApp, words: str) -> str:
+    """What stands in a toast below its title: on a low terminal one line."""
+    if app.size.height >= LOW:
+        return f"{words}\n{_AWAY}"
+    first, room = words.partition("\n")[0], app.size.width - len(_AWAY) - 10
+    return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
+
+
+def _next(app: LiveApp, alarm: Alarm) -> str:
+    return in_namespace(alarm.next, app.session.unusual(alarm.namespace))
 
 
 def _key_of_alarms(app: LiveApp) -> str:

@@ -8,6 +8,7 @@ from textual import getters, on
 
 from console.errors import ConsoleError
 from console.models.alarm import GLYPH, Alarm
+from console.models.command_words import in_namespace
 from screens.base import LiveScreen
 from screens.widgets.column import Column, since
 from screens.widgets.notice import Notice
@@ -28,12 +29,13 @@ class AlarmTable(ResourceTable[Alarm]):
     NOUN = "alarm"
     EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
     COLUMNS: ClassVar = (
-        since("AGO", lambda alarm: alarm.time),
+        since("AGO", lambda alarm: alarm.since),
         Column("", lambda alarm: Run(GLYPH, "bad") if alarm.now else Run("○", "dim"), width=1),
         Column("JOB", lambda alarm: Run(alarm.job, "strong" if alarm.now else "dim"), least=8, most=32,
                sort=lambda alarm: alarm.job),
         Column("ALARM", lambda alarm: alarm.kind, width=8, sort=lambda alarm: alarm.kind),
-        Column("WHAT", lambda alarm: alarm.words + ("" if alarm.now else " (over)"), fill=True, least=20),
+        Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.over_words})" if alarm.over else ""),
+               fill=True, least=20),
         Column("NAMESPACE", lambda alarm: Run(alarm.namespace, "dim"), least=9, most=16, drop=2),
     )  # fmt: skip
 
@@ -74,7 +76,7 @@ class AlarmsScreen(LiveScreen):
         found = self.session.alarms.latest if self.app.connected and self.session.heeds_alarms else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
-            for number, each in enumerate(reversed(found))
+            for number, each in enumerate(sorted(found, key=lambda each: each.since))
         }
         self.table.show_rows(dict(reversed(rows.items())))
         self.query_one("#coverage", SentenceLine).runs = self._coverage()
@@ -92,7 +94,12 @@ class AlarmsScreen(LiveScreen):
             return (Run("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
         coverage = self.session.alarms.coverage
         part = coverage.heard < coverage.running
-        return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words))
+        speed = self.app.settings.speed
+        real = (
+            f" They wait for seconds of real time, though the practice cluster runs {speed:g} times faster than life."
+        )
+        fast = [Run(real, "dim")] if speed > 1 else []
+        return (Run("◐ " if part else "● ", "waits" if part else "ok"), Run(coverage.words), *fast)
 
     def tick(self) -> None:
         """Alarms begin and end between pictures too."""
@@ -105,7 +112,7 @@ class AlarmsScreen(LiveScreen):
         whole = self.query_one("#whole", SentenceLine)
         whole.runs = () if alarm is None else (
             Run(f"{GLYPH if alarm.now else '○'} ", "bad" if alarm.now else "dim"), Run(f"{alarm.job} ", "strong"),
-            Run(f"{alarm.kind}: {alarm.full}"),
+            Run(f"{alarm.kind}: {in_namespace(alarm.full, self.session.unusual(alarm.namespace))}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

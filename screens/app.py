@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from screens.alarming import Bell, ring
+from screens.alarming import LOW, Bell, ring
 from screens.base import LiveApp, LiveScreen
 from screens.pages import PAGE_KEYS, PAGES, page
 from screens.palette import ActiveBindings
@@ -53,6 +53,7 @@ class ConsoleApp(LiveApp):
     }
     PAGES = PAGES
     DEFAULT_MODE = "fleet"
+    VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),

@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
 from console.errors import ConsoleError, Unreachable
+from console.models.alarm import GLYPH
 from console.models.fleet import Fleet
 from console.models.link import LinkState
 from screens.filtering import FilteredScreen
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.filter import LineFilter
-    from textual.notifications import SeverityLevel
+    from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
 
     from console.in_cloud import GoogleAlone
@@ -101,6 +102,17 @@ class LiveApp(OrderedApp):
         """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
         clean = "\n".join(map(one_line, message.split("\n")))
         super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
+
+    def alarms_in_corner(self) -> list[Notification]:
+        """The toasts of alarms that are shown now."""
+        return [each for each in self._notifications if each.title.startswith(GLYPH)]
+
+    def close_alarms(self) -> bool:
+        """Take the toasts of alarms away; whether there were any."""
+        shown = self.alarms_in_corner()
+        for each in shown:
+            self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
+        return bool(shown)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the gate that every line passes."""
@@ -191,6 +203,11 @@ class LiveApp(OrderedApp):
         while len(self.screen_stack) > 1:
             self.pop_screen()  # a page that was opened from the form stands before it
 
+    async def close_pages(self) -> None:
+        """Close the pages over the main screen that is open."""
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+
     def open_preflight(self, plan: LaunchPlan) -> None:
         """Open the checks of a launch."""
         self.push_screen(self.PAGES["preflight"](plan))
@@ -230,7 +247,7 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False, id="screen.back", key_display="esc",
-                tooltip="Drop the filter, then the marks, then go back"),
+                tooltip="Close the alarm in the corner, drop the filter, then the marks, then go back"),
         Binding("tab", "app.focus_next", "Next part", show=False, id="screen.next"),
         Binding("shift+tab", "app.focus_previous", "Previous part", show=False, id="screen.previous"),
         Binding("ctrl+c,super+c", "screen.copy_text", "Copy selected text", show=False, system=True, id="screen.copy"),
@@ -407,7 +424,9 @@ class LiveScreen(FilteredScreen, inherit_bindings=False, metaclass=Abstract):
     # the way back, hints and tabs
 
     def action_back(self) -> None:
-        """Drop the filter, then the marks; with neither, close the page."""
+        """Close the toasts of alarms, then drop the filter, then the marks; with none of them, close the page."""
+        if self.app.close_alarms():
+            return
         table = self.focused if isinstance(self.focused, ResourceTable) else None
         if table is not None and (table.filter_text or table.marks):
             if table.filter_text:

@@ -152,6 +152,8 @@ class BucketScreen(InGoogleScreen):
 
     def action_back(self) -> None:
         """Out of the folder; out of the bucket."""
+        if self.app.close_alarms():
+            return
         if self.table.filter_text or self.table.marks or not self.place.path:
             super().action_back()
             return

@@ -28,7 +28,7 @@ from screens.widgets.job_line import (
 )
 from screens.widgets.line import runs_of
 from screens.widgets.notice import Notice
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
@@ -115,7 +115,7 @@ class JobsScreen(LiveScreen):
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
-        Binding("w", "why", "Why", id="jobs.why", tooltip="Show or hide the whole reason"),
+        Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
         Binding("A", "app.open_page('alarms')", "Alarms", show=False, key_display="A", id="jobs.alarms",
                 tooltip="The last alarms of all jobs that are watched"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
@@ -183,7 +183,7 @@ class JobsScreen(LiveScreen):
         sentence, own = reasons(line)
         runs += [Run(f"  {words}") for words in (sentence, "" if sentence else place_words(line)) if words]
         if own:
-            runs.append(Run(f"  In the cluster's words: “{own}”", "dim"))
+            runs.append(Run(f"  {own}", "dim"))
         self.reason.runs = tuple(runs)
 
     @on(ResourceTable.Opened)
@@ -239,8 +239,8 @@ class JobsScreen(LiveScreen):
         await launch_like_job(self, jobset)
 
     def action_why(self) -> None:
-        """Shows or hides the whole reason."""
-        self.reason.display = not self.reason.display
+        """The whole reason, however long; again: as much of it as there is room for."""
+        show_whole(self, self.reason)
 
     def action_release(self) -> None:
         """The release that the job under the cursor came from."""

@@ -9,6 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from console.models.queue_choice import choose_queue
 from screens.base import LiveScreen
 from screens.launching import begin_from, launch_it, paste_it
 from screens.modals.paste import Paste
@@ -187,15 +188,19 @@ class LaunchScreen(LiveScreen):
             self.show_draft(self.draft_of(recipe))
 
     def draft_of(self, recipe: Recipe) -> LaunchDraft:
-        """What was typed for that recipe so far: at first a free name, and the queue with most room."""
+        """What was typed for that recipe so far: at first a free name, and the queue that `a4 launch` takes too."""
         if recipe.id not in self._drafts:
             draft = self._drafts[recipe.id] = LaunchDraft(
                 recipe, self.session.fields(recipe.id), self.suggest(recipe.id)
             )
-            queues = choices_of(self.app.fleet, self.session.namespace)["localqueues"].names
-            draft.begin({"localqueues": queues[0]} if queues else {})
+            self._follow_queue(draft)
             self._lay_default(draft, dict(draft.model.texts))
         return self._drafts[recipe.id]
+
+    def _follow_queue(self, draft: LaunchDraft) -> bool:
+        """The queue of a form that nobody typed one into goes with what is asked for, and with what is free."""
+        ask = self.session.drafting.ask(draft.plan(self.session.namespace)[0])
+        return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
         """That one in the form and in the views."""
@@ -223,6 +228,8 @@ class LaunchScreen(LiveScreen):
         if self.draft is None or not self.app.connected:
             return None
         self.form.take()
+        if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
+            self.form.redraw()
         plan, unread = self.draft.plan(self.session.namespace)
         if self._planned is None or self._planned[0] != plan or unread:
             self._planned = plan, (*unread, *self.session.problems(plan))
@@ -424,13 +431,20 @@ class LaunchScreen(LiveScreen):
         self._check_soon()
 
     @on(Form.Left)
-    def leave_form(self, event: Form.Left) -> None:
+    def back_to_recipes(self, event: Form.Left) -> None:
         """From the form back to the recipes."""
         event.stop()
-        self.recipes.focus()
+        if not self.app.close_alarms():
+            self.leave_form()
+
+    def leave_form(self) -> None:
+        """What is typed next is for the list of recipes, not for a field."""
+        self.set_focus(self.recipes)
 
     def action_back(self) -> None:
         """From a view to the form; from the recipes as everywhere."""
+        if self.app.close_alarms():
+            return
         if self.pane.has_focus_within:
             self.views.leave()
         else:

@@ -42,6 +42,9 @@ class Launching(Protocol):
     def judge(self) -> None:
         """Say anew what is wrong."""
 
+    def leave_form(self) -> None:
+        """Give the keys to the list of recipes."""
+
     def suggest(self, recipe: str, wanted: str = "") -> str:
         """A name that is free."""
 
@@ -71,9 +74,11 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
     screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
     draft.rename(screen.suggest(draft.recipe.id))
     screen.form.show(draft.model)
+    screen.leave_form()
     screen.judge()
     screen.app.launched = plan.namespace, job
     await screen.app.switch_mode("jobs")
+    await screen.app.close_pages()  # the new job is no part of the one whose page was open
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
     refused = await session.refused_at_start(plan.namespace, job)
     if refused is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
+from console.models.pod import AFTER_THE_END
 from console.models.ranks import ranks
 from screens.base import LiveScreen
 from screens.copying import fetch_from_pod, send_to_pod
@@ -76,7 +77,7 @@ class PodActions(LiveScreen):
 
     def action_shell(self) -> None:
         """Hand the terminal to a shell in it."""
-        for pod in self.pods()[:1]:
+        for pod in self.living_pods()[:1]:
             self.shell(pod.namespace, pod.name, self.container)
 
     @work(group="actions")
@@ -86,7 +87,7 @@ class PodActions(LiveScreen):
 
     def action_forward(self) -> None:
         """Ask for ports and open them."""
-        for pod in self.pods()[:1]:
+        for pod in self.living_pods()[:1]:
             self.forward(pod)
 
     @work(group="actions")
@@ -109,9 +110,17 @@ class PodActions(LiveScreen):
         for pod in self.running_pods()[:1]:
             self.copy_files(pod, self.container, fetch=False)
 
+    def living_pods(self) -> list[Pod]:
+        """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
+        pods = self.pods()
+        if pods and (ended := pods[0].ended_words(self.container)):
+            self.notify(f"{ended}. {AFTER_THE_END}", severity="warning", timeout=8, markup=False)
+            return []
+        return pods
+
     def running_pods(self) -> list[Pod]:
         """The pods an action is about, if they run; else it is said that they do not."""
-        pods = self.pods()
+        pods = self.living_pods()
         if pods and pods[0].phase != "Running":
             self.notify(f"{pods[0].name} does not run ({pods[0].status}).", severity="warning", markup=False)
             return []

@@ -22,7 +22,7 @@ from screens.widgets.queue_tables import (
     WorkloadTable,
     name_of,
 )
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table import ResourceTable
 from screens.wording import Run
 
@@ -44,7 +44,7 @@ class QueuesScreen(LiveScreen):
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "why", "Why", id="queues.why", tooltip="Show or hide the whole reason and Kueue's own words"),
+        Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
@@ -126,8 +126,8 @@ class QueuesScreen(LiveScreen):
             return
         told = why(line.workload, line.fleet)
         runs = [Run(f"{name_of(line.workload)} ", "strong"), Run(wording.sentence(told.sentence) or "does not wait")]
-        if told.api_text and wording.sentence(told.api_text) not in told.sentence:
-            runs.append(Run(f"  Kueue: “{wording.sentence(told.api_text)}”", "dim"))
+        if own := wording.quotation(told, told.sentence):
+            runs.append(Run(f"  {own}", "dim"))
         self.reason.runs = tuple(runs)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -158,6 +158,8 @@ class QueuesScreen(LiveScreen):
 
     def action_back(self) -> None:
         """All queues again, before anything else is left."""
+        if self.app.close_alarms():
+            return
         if self.only is not None and not self.workloads.filter_text:
             self.only = None
             self.show_fleet(self.app.fleet)
@@ -170,8 +172,8 @@ class QueuesScreen(LiveScreen):
         super().action_mine()
 
     def action_why(self) -> None:
-        """Shows or hides the whole reason."""
-        self.reason.display = not self.reason.display
+        """The whole reason, however long; again: as much of it as there is room for."""
+        show_whole(self, self.reason)
 
     def action_manifest(self) -> None:
         """The object under the cursor as YAML."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from console.models.pod import AFTER_THE_END
 from screens.widgets.job_head import rank_waits
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ class RankAction:
 
     def refusal(self, rank: Rank) -> str:
         """Why it cannot be done with that rank now; empty if it can."""
-        if self.alive and rank.pod is not None and rank.pod.finished:
+        if not (self.running or self.alive):
+            return ""
+        if rank.pod is not None and rank.pod.ended_words():
             code = f" ({rank.exit_code})" if rank.exit_code else ""
-            return f"Pod {rank.number} has ended: {rank.status}{code}. Nothing of it can be reached any more."
+            return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END}"
         if not self.running or rank.phase == "Running":
             return ""
-        return rank_waits(rank.number, rank.pod) or f"Pod {rank.number} has ended."
+        return rank_waits(rank.number, rank.pod)
 
     async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         """Do it."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from console.models.alarm import Alarm
+    from console.models.explanation import Why
     from console.models.run import RunRecord
 
 MINUTE = 60
@@ -246,10 +247,24 @@ def loss_words(run: RunRecord) -> str:
 def alarm_words(alarm: Alarm, run: RunRecord) -> str:
     """An alarm of a run: when, what, and how long it lasted."""
     if alarm.over:
-        lasted = f", over after {duration(alarm.over - alarm.time)}"
+        lasted = f", {alarm.over_words}, after {duration(alarm.over - alarm.since)}"
     else:
         lasted = ", still in the end" if alarm.kind.passes and not run.open else ""
-    return f"{clock(alarm.time)} {alarm.kind}: {alarm.said}{lasted}"
+    return f"{clock(alarm.since)} {alarm.kind}: {alarm.said}{lasted}"
+
+
+def quotation(why: Why, told: str, otherwise: str = "") -> str:
+    """The controller's own message beside the sentence `told`: with its age where that says otherwise by now.
+
+    `otherwise`: what is quoted where it has said nothing.
+    """
+    own = sentence(why.api_text or otherwise)
+    if not own or own in told or why.agrees:
+        return ""
+    if why.differs:
+        when = f"{age(time() - why.said_at)} ago" if why.said_at else "earlier"
+        return f"Kueue said {when}, before the cluster was as it is now: “{own}”"
+    return f"In the cluster's words: “{own}”"
 
 
 MINE = f"@{YOU}"

@@ -117,6 +117,7 @@ class FakeSession:
         self.read_only = self.settings.read_only
         self.practice = self.settings.practice
         self.unverified = False
+        self.default_namespace = "default"
         self.server_version = "v1.36.4"
         self.fleet = self._linked(fleet or Fleet(at=time.time()))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -145,6 +146,9 @@ class FakeSession:
         self.mine = "you"
         """Owner of what the person who looks has launched."""
         self._woken: set[asyncio.Event] = set()
+
+    def unusual(self, namespace: str) -> str:
+        return "" if namespace == self.default_namespace else namespace
 
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner

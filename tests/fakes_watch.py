@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from console.alarms import Heard
+from console.alarms import Heard, WatchedJob
 from console.models.alarm import Alarm, AlarmKind, Coverage, Thresholds
 from console.models.gpu_board import GpuBoard
 from console.models.hang import HangReport, Traced
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from console.models.gpu_board import Source
@@ -32,6 +33,7 @@ class FakeAlarms:
         self.namespace: str | None = None
         self.latest: list[Alarm] = []
         self.refused = ""
+        self.watched: dict[tuple[str, str], WatchedJob] = {}
         self.late_steps: dict[tuple[str, str], str] = {}
         """That the next step of a job is late, in words."""
         self._news: list[Alarm] = []
@@ -56,6 +58,10 @@ class FakeAlarms:
 
     def hears(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self.late_steps
+
+    @asynccontextmanager
+    async def job(self, namespace: str, name: str) -> AsyncIterator[WatchedJob]:
+        yield self.watched.setdefault((namespace, name), WatchedJob((namespace, name), self.thresholds))
 
     async def hear(self, namespace: str, name: str, seconds: float) -> Heard:
         return Heard(self.of(namespace, name), self.late(namespace, name), self.refused)

@@ -65,6 +65,8 @@ def seen(
         blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan=where.nan_words,
+        nan_at=max((mark.time for mark in marks if mark.kind is MarkKind.NAN), default=0.0) if where.nan else 0.0,
+        failed_at=jobset.finished_at if jobset else 0.0,
         saved=f"step {of_use[-1].step:,.0f}" if of_use else "",
         held=jobset.gpus if jobset else 0,
         spikes=tuple((mark.step or 0.0, mark.time, mark.words) for mark in marks if mark.kind is MarkKind.SPIKE),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
-from console.models.finding import require_jobs
+from console.models.finding import elsewhere, require_jobs
 from console.models.log import Coverage, Gap, RankLine
 from console.models.ranks import places, ranks
 from console.parsers.secrets import Redactor
@@ -132,7 +132,7 @@ class Previous:
         if jobset is None and shelf is None:
             require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.",
-                           "a4 jobs -A lists all there are.")  # fmt: skip
+                           elsewhere(fleet, namespace, name) or "a4 jobs -A lists all there are.")  # fmt: skip
         kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.parts())) if shelf else [])
         every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
         asked = [each for each in every if wanted is None or each.number in wanted]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError
 from console.log_results import read_lines
 from console.measures.job import JobMeasures
-from console.models.glance import Glance, of_runs, of_tests
+from console.models.glance import Glance, of_runs, of_tests, with_verdict
 from console.models.job import JobState
 from console.models.nccl_kept import MeasuredTest
 from console.models.ranks import ranks
@@ -131,7 +131,7 @@ class Glancing:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().keep(each for each in ended if each.name not in names)
         before = self.known.get(jobset.uid)
-        self.known[jobset.uid] = found
+        self.known[jobset.uid] = found = with_verdict(before, found)
         return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:

@@ -54,7 +54,7 @@ class Alarm:
     words: str
     """What is wrong, in a sentence without its end."""
     time: float
-    """When it began, in seconds since the epoch, by this machine's clock."""
+    """When it was noticed, in seconds since the epoch, by this machine's clock."""
     namespace: str = ""
     job: str = ""
     over: float = 0.0
@@ -63,6 +63,20 @@ class Alarm:
     """What else is to be known of it: which rank the others wait for, the last checkpoint."""
     held: int = 0
     """GPUs that a stop of the job frees."""
+    began: float = 0.0
+    """When it happened: the last step before a stall, the first one that is no number; 0.0: not known."""
+    ended: str = ""
+    """What ended it where that was not the end of its cause, such as "the job ended"."""
+
+    @property
+    def since(self) -> float:
+        """When it happened, else when it was noticed."""
+        return self.began or self.time
+
+    @property
+    def over_words(self) -> str:
+        """That it is no more, and how; empty while it is there."""
+        return "" if not self.over else f"until {self.ended}" if self.ended else "over"
 
     @property
     def now(self) -> bool:

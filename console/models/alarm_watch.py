@@ -21,6 +21,10 @@ _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
+_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")
+"""A line of the driver with the number of the fault; people and programs write the word too."""
+_HANGS = (AlarmKind.STALL, AlarmKind.SILENT)
+"""Two signs of one trouble."""
 _FREES = {AlarmKind.STALL, AlarmKind.SILENT, AlarmKind.NAN}
 """Alarms for which a job is stopped."""
 _WORDS = ("val", "VAL", "heck", "HECK")
@@ -57,6 +61,10 @@ class Look:
     """The last checkpoint, in words, if its log tells of one."""
     held: int = 0
     """GPUs that a stop of the job frees."""
+    nan_at: float = 0.0
+    """When the first of them was printed; 0.0: not known."""
+    failed_at: float = 0.0
+    """When the job failed."""
     spikes: tuple[tuple[float, float, str], ...] = ()
     """Each spike of the loss: its step, when it was printed, and in words."""
     failed_tests: tuple[tuple[str, str], ...] = ()
@@ -94,7 +102,7 @@ class AlarmWatch:
         self._key, self._limits = key, thresholds
         self._last: Look | None = None
         self._pausing = False
-        self._xids: list[str] = []
+        self._xids: list[tuple[str, float]] = []
         self._open: dict[AlarmKind, Alarm] = {}
         """Alarms that last."""
         self._done: set[tuple[AlarmKind, object]] = set()
@@ -113,8 +121,8 @@ class AlarmWatch:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
         early = now - self._listens < SETTLES and printed
         self.line_at, self.heard_any = min(now, printed) if early else now, True
-        if "Xid" in text:
-            self._xids.append(text.strip()[:200])
+        if "Xid" in text and _XID.search(text):
+            self._xids.append((text.strip()[:200], self.line_at))
         elif any(word in text for word in _WORDS) and _PAUSE.search(text):
             self._pausing = True
 
@@ -156,30 +164,31 @@ class AlarmWatch:
 
     def _happened(self, now: float, look: Look, before: Look | None) -> None:
         """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
-        told: list[tuple[AlarmKind, object, str]] = [
-            (AlarmKind.SPIKE, step, words) for step, at, words in look.spikes if at > self._begun - SETTLES
+        told: list[tuple[AlarmKind, object, str, float]] = [
+            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - SETTLES
         ]
-        told += [(AlarmKind.BUSBW, name, why) for name, why in look.failed_tests]
+        told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
         if before is None:
             self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
         if look.failed:
-            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}"))
+            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
         if look.restarts:
             words = f"restarted, attempt {look.restarts + 1}" + (
                 f": {look.restart_words}" if look.restart_words else ""
             )
-            told.append((AlarmKind.RESTART, look.restarts, words))
-        told += [(AlarmKind.GPU, text, text) for text in self._xids]
+            told.append((AlarmKind.RESTART, look.restarts, words, 0.0))
+        told += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
         self._xids = []
-        for kind, name, words in told:
+        for kind, name, words, at in told:
             if (kind, name) not in self._done:
                 self._done.add((kind, name))
-                self._sound(kind, words, now)
+                self._sound(Alarm(kind, words, now, *self._key, began=min(now, at)))
 
     def _lasting(self, now: float, look: Look) -> None:
         """What is over once its cause is."""
         stalled = self._stalled(now, look)
-        silent = "" if stalled else self._silent(now, look)
+        counts = AlarmKind.STALL not in self._limits.off
+        silent = "" if stalled and counts else self._silent(now, look)
         worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
         late = sum(by >= self._limits.behind for _, by in look.behind)
         behind = ""
@@ -188,31 +197,46 @@ class AlarmWatch:
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the foremost"
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
-        for kind, words, beside in (
-            (AlarmKind.STALL, stalled, blamed), (AlarmKind.SILENT, silent, blamed),
-            (AlarmKind.BEHIND, behind, ""), (AlarmKind.NAN, look.nan, saved),
-            (AlarmKind.GPU, "; ".join(look.gpus[:3]), ""),
+        for kind, words, beside, began in (
+            (AlarmKind.STALL, stalled, blamed, self.step_at), (AlarmKind.SILENT, silent, blamed, self.line_at),
+            (AlarmKind.BEHIND, behind, "", 0.0), (AlarmKind.NAN, look.nan, saved, look.nan_at),
+            (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
         ):  # fmt: skip
-            self._keep(kind, words, beside, now, look.held if kind in _FREES else 0)
+            held = look.held if kind in _FREES else 0
+            alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
+            self._keep(alarm, "" if look.running else _why_not_running(look))
 
-    def _keep(self, kind: AlarmKind, words: str, more: str, now: float, held: int) -> None:
-        """Begin an alarm, keep its words true, or end it."""
-        lasting = self._open.pop(kind, None)
-        if lasting is None:
-            if words and (begun := self._sound(kind, words, now, more, held)):
-                self._open[kind] = begun
+    def _keep(self, alarm: Alarm, ended: str) -> None:
+        """Begin an alarm, keep its words true, or end it if it has none; `ended`: by what, if not by its cause."""
+        lasting = self._open.pop(alarm.kind, None)
+        if not alarm.words:
+            if lasting is not None:
+                self._change(lasting, replace(lasting, over=alarm.time, ended=ended))
             return
-        changed = replace(lasting, words=words, more=more) if words else replace(lasting, over=now)
-        self.alarms = [changed if each is lasting else each for each in self.alarms]
-        if words:
-            self._open[kind] = changed
+        known = lasting or self._goes_on(alarm)
+        if known is None:
+            if self._sound(alarm):
+                self._open[alarm.kind] = alarm
+            return
+        self._open.pop(known.kind, None)
+        began = known.began or alarm.began
+        self._open[alarm.kind] = changed = replace(alarm, time=known.time, held=known.held, began=began)
+        self._change(known, changed)
 
-    def _sound(self, kind: AlarmKind, words: str, now: float, more: str = "", held: int = 0) -> Alarm | None:
-        if kind in self._limits.off:
+    def _goes_on(self, alarm: Alarm) -> Alarm | None:
+        """The alarm that told of this hang already: nothing was printed since that would have ended it."""
+        if alarm.kind not in _HANGS or alarm.kind in self._limits.off:
             return None
-        alarm = Alarm(kind, words, now, *self._key, more=more, held=held)
+        return next((each for each in reversed(self.alarms) if each.kind in _HANGS and alarm.began < each.time), None)
+
+    def _change(self, before: Alarm, after: Alarm) -> None:
+        self.alarms = [after if each is before else each for each in self.alarms]
+
+    def _sound(self, alarm: Alarm) -> bool:
+        if alarm.kind in self._limits.off:
+            return False
         self.alarms.append(alarm)
-        return alarm
+        return True
 
     def _stalled(self, now: float, look: Look) -> str:
         """Why there should have been a step by now; empty if there need not. What is only late is in `late`."""
@@ -239,3 +263,10 @@ class AlarmWatch:
             limit = max(limit, look.rhythm.late_after(self._limits))
         quiet = now - self.line_at
         return f"{self.quiet} printed a line for {time_words(quiet)}" if quiet > limit else ""
+
+
+def _why_not_running(look: Look) -> str:
+    """What ended an alarm of a job whose program does not run."""
+    if look.finished:
+        return "the job failed" if look.failed else "the job ended"
+    return "its pods ended"

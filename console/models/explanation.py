@@ -89,6 +89,12 @@ class Why:
     category: Category
     api_text: str = ""
     """The controller's own message."""
+    agrees: bool = False
+    """Whether that message tells the same as the sentence, so that it adds nothing."""
+    said_at: float = 0.0
+    """When the controller said it, where the sentence, by the cluster as it is now, tells otherwise; 0.0: not known."""
+    differs: bool = False
+    """Whether the sentence tells otherwise than that message, which is of some time ago."""
     next: str = ""
     """What to do about it, where that is known; a sentence without its end."""
     need: int = 0

@@ -8,6 +8,8 @@ from console.errors import NotAllowed, NotFound, Unreachable
 from console.models.link import LinkState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from console.models.fleet import Fleet
     from console.models.job import JobSet
 
@@ -18,11 +20,24 @@ def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
     if job is None:
         require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
         known = sorted(other for where, other in fleet.jobsets if where == namespace)
-        hint = (
+        there = (
             f"There are: {', '.join(known)}." if known else "There are none; a4 jobs -A lists those of all namespaces."
         )
-        raise NotFound(f"There is no job {name} in namespace {namespace}.", hint)
+        raise NotFound(f"There is no job {name} in namespace {namespace}.", elsewhere(fleet, namespace, name) or there)
     return job
+
+
+def elsewhere(fleet: Fleet, namespace: str, name: str) -> str:
+    """In which other namespaces there is a job of that name, as far as they may be listed; empty: in none."""
+    return elsewhere_words(sorted(where for where, other in fleet.jobsets if other == name and where != namespace))
+
+
+def elsewhere_words(namespaces: Sequence[str]) -> str:
+    """The same, from those namespaces."""
+    if not namespaces:
+        return ""
+    noun = "namespace" if len(namespaces) == 1 else "namespaces"
+    return f"A job of that name is in {noun} {', '.join(namespaces)}: add -n {namespaces[0]}."
 
 
 def require_jobs(fleet: Fleet, what: str) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.queue import ClusterQueue
 
-__all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast"]
+__all__ = ["CHECK", "Ask", "Forecast", "Verdict", "ask_of", "forecast", "quota_left"]
 
 _BEST_FIRST = tuple(Verdict)
 _NAMED = 3
@@ -42,6 +42,14 @@ def forecast(fleet: Fleet, ask: Ask) -> Forecast:
     if not ask.queue:
         return _without_queue(fleet, ask)
     return shut(fleet, ask) or _best(fleet, ask)
+
+
+def quota_left(fleet: Fleet, ask: Ask) -> int:
+    """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
+    queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
+    flavors = {quota.flavor for quota in queue.quotas if quota.resource == GPU}
+    usable = (each for each in flavors if _suits(fleet, each, ask) and not _taint(fleet, each, ask))
+    return max((account(fleet, queue.name, each).free for each in usable), default=0)
 
 
 def _without_queue(fleet: Fleet, ask: Ask) -> Forecast:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.models.alarm import Thresholds
@@ -53,11 +53,13 @@ class Glance:
 
     @property
     def eta(self) -> float | None:
-        """Seconds to the end, by the time between the lines of the log; None too of a run that stands still."""
+        """Seconds to the end, by the time between the lines of the log; None too of a run that stands still, or has
+        diverged: nobody should wait for it.
+        """
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None:
             return None
-        if self.late:
+        if self.late or self.nan:
             return None
         return max(0.0, (self.total - self.step) * pace)
 
@@ -83,14 +85,24 @@ class Glance:
 
 
 def of_tests(tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = "") -> Glance | None:
-    """What the last of these tests says; None if none has a row."""
+    """What the last of these tests says, and the verdict of the last that is over; None if none has a row."""
     test = next((each for each in reversed(tests) if each.rows), None)
     if test is None:
         return None
+    over = next((each for each in reversed(tests) if each.rows and each.finished), test)
     passing = judge(test, pass_line, accelerator).passing
+    if passing is Passing.RUNNING:
+        passing = judge(over, pass_line, accelerator).passing
     return Glance(
-        size=test.rows[-1].size, busbw=test.peak_busbw, average=test.avg_busbw, passing=passing, at=at
+        size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at
     )  # fmt: skip
+
+
+def with_verdict(before: Glance | None, now: Glance) -> Glance:
+    """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
+    if before is None or before.passing is Passing.RUNNING or now.passing is not Passing.RUNNING or now.busbw is None:
+        return now
+    return replace(now, passing=before.passing, average=before.average)
 
 
 def of_runs(runs: Sequence[TrainingRun], tracks: Sequence[Track], at: float) -> Glance | None:

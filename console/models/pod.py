@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+AFTER_THE_END = (
+    "Its log is there still (l, or a4 logs); files that it left on shared storage are copied from a pod that runs "
+    "(u, or a4 cp), the others went with it."
+)
+"""What can be done with a container that has ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -91,6 +97,16 @@ class Pod:
     def main(self) -> Container | None:
         """The container that does the work: the first that is no init container."""
         return next((each for each in self.containers if not each.init), None)
+
+    def ended_words(self, container: str = "") -> str:
+        """That nothing runs any more in that container (the main one unless named), and how it ended; empty: it may."""
+        if self.finished:
+            return f"{self.name} has ended ({self.status})"
+        found = next((each for each in self.containers if each.name == container), None) if container else self.main
+        if found is None or found.state != "terminated":
+            return ""
+        code = f", exit code {found.exit_code}" if found.exit_code else ""
+        return f"Container {found.name} of {self.name} has ended ({found.reason or 'Terminated'}{code})"
 
     @property
     def status(self) -> str:

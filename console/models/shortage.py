@@ -104,7 +104,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> W
         return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
     if draft.need > have.total:
         return replace(draft, sentence=_never(draft, have), category=Category.EXCEEDS, short_by=draft.need - have.total)
-    short = max(draft.need - have.free, said.more_gpus)
+    short = draft.need - have.free  # what Kueue said of it may be of some time ago
     queue = cluster_queue_name(workload, fleet)
     held = holders(fleet, queue, draft.flavor)
     answer = replace(draft, category=Category.QUOTA, short_by=short, holders=held)
@@ -133,9 +133,7 @@ def _gpus(why: Why) -> str:
 
 
 def _short(why: Why, have: Account, fleet: Fleet, queue: str) -> str:
-    free = max(0, why.need - why.short_by)
-    counted = f" ({free} as Kueue counts)" if free != have.free else ""
-    parts = [f"needs {_gpus(why)}; {have.words}{counted}, {why.short_by} more needed"]
+    parts = [f"needs {_gpus(why)}; {have.words}, {why.short_by} more needed"]
     if have.lent:
         parts.append(f"; what is lent has {_borrowers(fleet, queue, why)}")
     if why.holders:

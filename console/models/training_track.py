@@ -182,14 +182,15 @@ class Track:
         return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
-        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still.
+        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still,
+        and for one that has diverged, for which nobody should wait.
 
         By `lasting`, not by what the program says of its steps alone.
         """
         last, total, pace = self.last, self.total, self.lasting()
         if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
             return None
-        if not self.goes_on or (now and self.late(now)):
+        if not self.goes_on or last.nan or (now and self.late(now)):
             return None
         return max(0.0, (total - last.step) * pace)
 

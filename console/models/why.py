@@ -192,8 +192,22 @@ def _pending(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why:
         and evicted.reason in _LOST
         and not answer.sentence.startswith(_LOST[evicted.reason])
     ):
-        return replace(answer, sentence=f"{_LOST[evicted.reason]}; {answer.sentence}")
-    return answer
+        answer = replace(answer, sentence=f"{_LOST[evicted.reason]}; {answer.sentence}")
+    return _beside(answer, said, workload, fleet)
+
+
+def _beside(answer: Why, said: Said, workload: Workload, fleet: Fleet) -> Why:
+    """The answer held against Kueue's message, which stays as it was when Kueue looked last."""
+    if said.category is None or not said.text or answer.category is Category.UNKNOWN:
+        return answer
+    same = said.category is answer.category and said.more_gpus in {0, answer.short_by}
+    if same and said.fits >= 0 and answer.domains:
+        same = said.fits == max(each.free for each in answer.domains)
+    if same:
+        return replace(answer, agrees=True)
+    told = [each.last for each in fleet.events_by_object.get(workload.uid, ()) if said.text in each.message]
+    reserved = condition(workload.conditions, "QuotaReserved")
+    return replace(answer, differs=True, said_at=max(told, default=reserved.since if reserved else 0.0))
 
 
 def _strictly_behind(workload: Workload, fleet: Fleet, said: Said, draft: Why) -> Why | None:

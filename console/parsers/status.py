@@ -8,6 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from console.errors import TRY_AGAIN, Conflict, Gone, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.models.pod import AFTER_THE_END
 from console.parsers.meta import UNREADABLE, Wire
 
 
@@ -37,6 +38,13 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
+
+
+_NOT_RUNNING = re.compile(
+    r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
+    r"|container .{0,120} is not (?:running|created or running)|not in running state"
+)
+"""What a kubelet says of a container in which nothing can be done; it answers 500, as if the server were ill."""
 
 
 def read_status(body: bytes) -> StatusWire:
@@ -79,6 +87,9 @@ def refusal(code: int, body: bytes | StatusWire, *, doing: str, retry_after: flo
     status = body if isinstance(body, StatusWire) else read_status(body)
     why = (status.message or status.reason or _reason(code)).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
+    if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _NOT_RUNNING.search(why)):
+        name = f"container {gone['name']}" if gone["name"] else "its container"
+        return Unreachable(f"Could not {doing}: {name} has ended, or has not started yet.", AFTER_THE_END)
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR and code != HTTPStatus.INSUFFICIENT_STORAGE:
         return Unreachable(f"{message[:-1]} (the API server answered {code}).", TRY_AGAIN)
     seconds = min(retry_after or (status.details.retry_after_seconds or 0 if status.details else 0), _LONGEST_WAIT)

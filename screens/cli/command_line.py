@@ -161,7 +161,12 @@ def _common() -> Parser:
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     cluster = common.add_argument_group("cluster")
     cluster.add_argument("--demo", action="store_true", help="the practice cluster: no cluster needed")
-    cluster.add_argument("--demo-speed", type=_speed, metavar="N", help="how many times faster than life it runs")
+    cluster.add_argument(
+        "--demo-speed",
+        type=_speed,
+        metavar="N",
+        help="how many times faster than life it runs; alarms wait for seconds of real time all the same",
+    )
     cluster.add_argument(
         "--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster"
     )

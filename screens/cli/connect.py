@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import BadKubeconfig
 from console.practice.child import PracticeProcess
-from screens.cli.output import warn
+from screens.cli.output import Voice, warn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
@@ -42,6 +42,7 @@ async def connected(options: Options, kinds: Collection[str]) -> AsyncIterator[S
     with practice_cluster(options) as practice:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else None
         session = await Session.open(options.settings(kubeconfig), kinds=kinds)
+        Voice.namespace = session.unusual(session.namespace)
         if session.unverified:
             warn("The API server's certificate is not checked (insecure-skip-tls-verify): anybody could be it.")
         try:

@@ -34,7 +34,12 @@ RIGHT = (True, False, False, False, False, True, True, False, True, True, False)
 async def history(options: Options) -> int:
     """List runs, show one, compare two, or forget some."""
     async with remembered(options) as kept:
-        runs = await runs_of(kept, options.recipe)
+        named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
+        if lists and named and not is_recipe(named):
+            runs = await kept.runs()
+            if not any(each.recipe == named for each in runs):
+                return show_run(_of_word(runs, named), runs, as_json=options.json)
+        runs = await runs_of(kept, named)
         if options.forgotten:
             code = await forget(kept, runs, options)
         elif options.diff:
@@ -54,6 +59,20 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
         return await kept.runs()
     found = await kept.runs(recipe)
     return found or await kept.runs(find_recipe(launchable(), recipe).id)
+
+
+def is_recipe(word: str) -> bool:
+    """Whether the chart has a recipe of that name or code."""
+    return any(word.lower() in {each.id, each.code.lower()} for each in launchable())
+
+
+def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
+    """The run that a word which is no recipe's name means."""
+    found = find_run(runs, word)
+    if found is None:
+        what = f"No run {word} is remembered" if word.isdecimal() else f"There is neither a recipe nor a run {word}"
+        raise BadInput(f"{what}.", "a4 history lists the runs, a4 recipes the recipes.")
+    return found
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         help="a YAML file of values, - for standard input, see `a4 values`; may be repeated, the last one wins",
     )  # fmt: skip
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
+    add_queue(parser)
     parser.add_argument("--name", help="of the release and its JobSet (default: made from your user name)")
     parser.add_argument(
         "--no-preflight", dest="preflight", action="store_false",
@@ -40,6 +41,14 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--helm", dest="show_helm", action="store_true", help="print the helm command; launch nothing")
     what.add_argument("--wait", action="store_true", help="until the job has ended; exit 1 if it failed")
     parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """The LocalQueue, for launch and preflight."""
+    parser.add_argument(
+        "--queue", metavar="NAME|none",
+        help="the LocalQueue; none goes past Kueue (default: the namespace's only one, else one that has room for it)",
+    )  # fmt: skip
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:

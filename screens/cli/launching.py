@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import BadInput, ConsoleError, NotFound
+from console.errors import BadInput, ConsoleError, NotFound, Unreachable
+from console.models import queue_choice
 from console.models.check import tally, unseen
 from console.models.explanation import Category
 from console.models.forecast import CHECK, Forecast, forecast
 from console.models.job import JobState
 from console.models.launch import LaunchPlan
 from console.models.manifests import Change, unified
+from console.models.queue_choice import PAST, choose_queue
 from console.models.values import overlay
 from console.models.why_job import why_jobset
 from console.session import launchable, values_fields, values_file
 from screens import wording
+from screens.cli.alarm_words import tell_alarms, told_of
 from screens.cli.asking import agreed, asks
 from screens.cli.columns import JOBS
 from screens.cli.connect import connected
-from screens.cli.output import say, say_json, say_table, warn
+from screens.cli.output import say, say_hint, say_json, say_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from console.models.job import JobSet
     from console.models.launch import FieldProblem, Recipe
     from console.models.values import Value
     from console.session import Session
@@ -37,6 +43,9 @@ FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "co
 """What a forecast is made of."""
 LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""
+READ_OUT = 10.0
+"""Seconds for which the log of a job that has ended may still be read for alarms."""
+_PAST = "Kueue is not asked, the pods start past its quota and topology"
 _LONGEST = 1 << 20
 """Bytes of a values file."""
 
@@ -68,6 +77,7 @@ async def launch(options: Options) -> int:
         problems = session.problems(plan)
         if problems:
             raise BadInput(" ".join(map(_worded, problems)))
+        plan = await through_queue(session, plan)
         for note in session.notes(plan):
             warn(note)
         if options.show_helm:
@@ -77,11 +87,6 @@ async def launch(options: Options) -> int:
         if options.dry_run:
             await session.check(plan)
             return await print_trial(session, plan, as_json=options.json)
-        ask = session.drafting.ask(plan)
-        if ask.gpus and not ask.queue:
-            warn(
-                "No queue was named (--set queue=NAME): Kueue is not asked, the pods start past its quota and topology."
-            )
         if options.preflight:
             await look_first(session, plan)
         name = await session.launch(plan)
@@ -93,11 +98,13 @@ async def launch(options: Options) -> int:
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
     """What is said of a launch that was made; 1 if the API server refuses its pods."""
     refused = await session.refused_at_start(plan.namespace, name)
+    queue = session.drafting.ask(plan).queue
     if as_json:
         told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
-        say_json({"namespace": plan.namespace, "name": name, "refused": told})
+        say_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
     else:
-        say(f"Launched {name} in namespace {plan.namespace}. Watch it: a4 jobs, a4 logs {name} --follow")
+        through = f", through queue {queue}" if queue else ""
+        say_hint(f"Launched {name} in namespace {plan.namespace}{through}. Watch it: a4 jobs, a4 logs {name} --follow")
         if refused is not None:
             warn(f"{name}: {refused.sentence}. {refused.next}; a4 stop {name} removes the job.")
     return int(refused is not None)
@@ -142,12 +149,28 @@ async def make_plan(session: Session, options: Options) -> LaunchPlan:
     profile = options.profile or ("" if run or options.no_profile else await session.profiles.default())
     laid = await session.profiles.values(profile, recipe.id) if profile else {}
     laid = take_files(session, recipe.id, overlay(laid, run.values if run else {}), texts)
-    return LaunchPlan(
-        recipe=recipe.id,
-        name=options.name or session.suggest_name(recipe.id),
-        namespace=session.namespace,
-        values=overlay(laid, session.set_values(recipe.id, options.set)),
-    )
+    values = overlay(laid, session.set_values(recipe.id, options.set))
+    if options.queue is not None:
+        values["queue"] = "" if options.queue == PAST else options.queue
+    name = options.name or session.suggest_name(recipe.id)
+    return LaunchPlan(recipe=recipe.id, name=name, namespace=session.namespace, values=values)
+
+
+async def through_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with a LocalQueue: the one that was named, else the one that the form would fill in; says which."""
+    ask = session.drafting.ask(plan)
+    if "queue" in plan.values:
+        if ask.gpus and not ask.queue:
+            warn(f"No queue, as asked for: {_PAST}.")
+        return plan
+    choice = choose_queue(await session.listed(*queue_choice.KINDS), ask)
+    if choice.queue:
+        others = f" --queue NAME takes another ({', '.join(choice.others)})," if choice.others else ""
+        warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} goes past Kueue.")
+        return replace(plan, values={**plan.values, "queue": choice.queue})
+    if ask.gpus:
+        warn(f"No queue: {_PAST}. {choice.why}")
+    return plan
 
 
 async def read_text(path: str) -> str:
@@ -243,10 +266,33 @@ async def print_difference(session: Session, plan: LaunchPlan, options: Options)
 
 
 async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
-    """Say each state the job passes through on standard error; 0 when it succeeds, 1 when it fails or goes away."""
+    """Say each state the job passes through on standard error, and each alarm once.
+
+    0 when it succeeds, 1 when it fails or goes away.
+    """
+    await session.listed(*WAIT_KINDS)
+    async with session.alarms.job(namespace, name) as watched:
+        telling = asyncio.create_task(tell_alarms(name, watched))
+        try:
+            job = await _ended(session, namespace, name)
+            with suppress(TimeoutError):  # its last lines may tell of what its state does not
+                async with asyncio.timeout(READ_OUT):
+                    await telling
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        alarms = [told_of(session, each) for each in watched.watch.alarms]
+    if as_json:
+        say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure, "alarms": alarms})
+    elif job.failure:
+        warn(job.failure)
+    return 0 if job.state is JobState.SUCCEEDED else 1
+
+
+async def _ended(session: Session, namespace: str, name: str) -> JobSet:
+    """The job once it has ended; each state before is told. NotFound if it goes away."""
     last: JobState | None = None
     waits = ""
-    await session.listed(*WAIT_KINDS)
     async for fleet in session.snapshots():
         job = fleet.jobsets.get((namespace, name))
         if job is None:
@@ -263,9 +309,5 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
             waits = reason
             warn(f"{name}: {reason}")
         if job.finished:
-            if as_json:
-                say_json({"namespace": namespace, "name": name, "state": job.state, "failure": job.failure})
-            elif job.failure:
-                warn(job.failure)
-            return 0 if job.state is JobState.SUCCEEDED else 1
-    return 1
+            return job
+    raise Unreachable("The session was closed before the job ended.")

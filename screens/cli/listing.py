@@ -34,24 +34,35 @@ async def show_list(options: Options) -> int:
     async with connected(options, kinds) as session:
         fleet = await session.listed(*kinds)
         refuse(layout, fleet)
-        namespace = None if options.all_namespaces else session.namespace
-        if options.command == "jobs":
-            rows = job_rows(fleet, namespace, await _glances(session, fleet, namespace))
-            await session.me()
-            for row in rows:
-                row["mine"] = session.whose(str(row["owner"])) == YOU
-            if options.mine:
-                rows = [row for row in rows if row["mine"]]
-        else:
-            rows = ROWS[options.command](fleet, namespace)
+        rows = await _rows(session, fleet, options)
     missing = unread(kinds, fleet)
     if options.json:
         say_json({"kind": options.command, "at": fleet.at, "unread": missing, "items": rows})
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
+    for row in rows:  # for people: what whoever asks has launched is theirs, whatever their account is called
+        if "owner" in row:
+            row["owner"] = session.whose(str(row["owner"]))
     print_rows(layout, rows, options.command)
     return 0
+
+
+async def _rows(session: Session, fleet: Fleet, options: Options) -> list[Row]:
+    """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
+    namespace = None if options.all_namespaces else session.namespace
+    if options.command == "jobs":
+        rows = job_rows(fleet, namespace, await _glances(session, fleet, namespace))
+    else:
+        rows = ROWS[options.command](fleet, namespace)
+    if not rows and namespace:
+        await session.require_namespace(namespace)
+    if any("owner" in row for row in rows):
+        await session.me()
+    if options.command == "jobs":
+        for row in rows:
+            row["mine"] = session.whose(str(row["owner"])) == YOU
+    return [row for row in rows if row["mine"]] if options.mine else rows
 
 
 async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, Glance]:

@@ -36,6 +36,8 @@ class Options:
     set: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     """Values files, "-" for standard input."""
+    queue: str | None = None
+    """A LocalQueue, "none" for none; None: not said."""
     dry_run: bool = False
     against: str | None = None
     """None: no difference is asked for; empty: from the defaults; else from that run."""
@@ -169,4 +171,5 @@ class Options:
             namespace=self.namespace,
             read_only=self.read_only,
             practice=self.demo,
+            speed=self.demo_speed or 1.0 if self.demo else 1.0,
         )

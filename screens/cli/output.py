@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import msgspec
 
 from console.errors import BadInput
+from console.models.command_words import in_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ class Voice:
     """How this process speaks on standard error: in lines for people, or in objects, one a line."""
 
     as_json: ClassVar[bool] = False
+    namespace: ClassVar[str] = ""
+    """What commands that are told of have to name; empty: they take theirs by themselves."""
 
 
 @contextmanager
@@ -41,17 +44,24 @@ def speaking(*, as_json: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        Voice.as_json = False
+        Voice.as_json, Voice.namespace = False, ""
+
+
+def say_hint(text: str) -> None:
+    """One line on standard output; the commands in it reach the namespace that this one was about."""
+    say(in_namespace(text, Voice.namespace))
 
 
 def warn(text: str) -> None:
-    """One line on standard error."""
+    """One line on standard error, its commands as in `say_hint`."""
+    text = in_namespace(text, Voice.namespace)
     _tell({"note": text}, text)
 
 
 def complain(error: ConsoleError) -> int:
     """Say what went wrong on standard error; gives the exit code."""
-    _tell({"error": error.message, "hint": error.hint}, str(error))
+    message, hint, whole = (in_namespace(text, Voice.namespace) for text in (error.message, error.hint, str(error)))
+    _tell({"error": message, "hint": hint}, whole)
     return error.exit_code
 
 

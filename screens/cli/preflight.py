@@ -8,7 +8,7 @@ from console.errors import BadInput, ConsoleError
 from console.models.check import Result, nothing_allowed, tally
 from screens.cli.asking import agreed
 from screens.cli.connect import connected
-from screens.cli.launching import make_plan
+from screens.cli.launching import make_plan, through_queue
 from screens.cli.output import say, say_json, warn
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ async def preflight(options: Options) -> int:
             raise BadInput(
                 "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
             )
+        plan = await through_queue(session, plan) if plan is not None else None
         if options.mend:
             return await _mend(session, plan, options)
         checks = await _looked(session, plan, options, options.checks)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from screens.cli.launch_options import add_queue
+
 if TYPE_CHECKING:
     import argparse
 
@@ -22,6 +24,7 @@ def add_preflight(parser: argparse.ArgumentParser) -> None:
                         help="what it needs, see `a4 recipes`; without one the cluster as a whole")  # fmt: skip
     parser.add_argument("-f", "--values", action="append", metavar="FILE", help="a YAML file of values, as for launch")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a value of the recipe; may be repeated")
+    add_queue(parser)
     parser.add_argument("--name", help="of the release that is to be (default: made from your user name)")
     parser.add_argument("--check", dest="checks", action="append", metavar="ID", help="only this one; may be repeated")
     parser.add_argument("--bucket", metavar="NAME", help="a bucket to look at, where no value names one")

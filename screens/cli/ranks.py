@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import BadInput, NotFound
 from console.models.everywhere import parse_ranks
 from console.models.finding import find_job
+from console.models.pod import AFTER_THE_END
 from console.models.ranks import Rank, ranks
 from console.models.tunnel import Address
 from screens.cli.output import warn
@@ -24,8 +25,12 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
         if pod is None:
+            others = sorted(where for where, other in fleet.pods if other == address.pod)
             raise NotFound(
-                f"There is no pod {address.pod} in namespace {namespace}.", "a4 pods -A lists all there are."
+                f"There is no pod {address.pod} in namespace {namespace}.",
+                f"A pod of that name is in namespace {others[0]}: add -n {others[0]}."
+                if others
+                else "a4 pods -A lists all there are.",
             )
         return Rank(-1, "", 0, 0, pod.gpus, pod)
     every = ranks(find_job(fleet, namespace, job), fleet)
@@ -44,7 +49,7 @@ def running_pod(rank: Rank, job: str, what: str) -> Pod:
     if rank.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
     if rank.pod.finished:
-        raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.")
+        raise NotFound(f"{name} has ended ({rank.pod.status}): {what}.", AFTER_THE_END)
     if rank.pod.phase != "Running":
         raise NotFound(f"{name} does not run yet ({rank.pod.status}): {what}.", "Why: a4 pods --json")
     return rank.pod

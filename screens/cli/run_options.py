@@ -18,7 +18,13 @@ def add_history(parser: argparse.ArgumentParser) -> None:
         "succeeded, failed, stopped, unknown), why, launched, started, ended (seconds since the epoch, 0: not known),\n"
         "seconds, gpus, queue, peak_busbw, average_busbw (GB/s), loss, step, chart, who, uid, values, left_out."
     )
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="only runs of this one")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        nargs="?",
+        default="",
+        help="only runs of this one; a run's number or name: that run",
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--show", dest="run", metavar="RUN", help="one run: its values, and what differs from the last "
                       "successful one")  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound
+from console.models.finding import elsewhere
 from screens import wording
 from screens.cli.asking import agreed, asks
 from screens.cli.connect import connected
@@ -45,7 +46,8 @@ async def plan_of(session: Session, name: str) -> StopPlan:
         return await session.stopping.plan(session.namespace, name)
     except NotFound as error:
         where = f"in namespace {session.namespace}"
-        raise NotFound(f"There is no job {name} {where}.", "a4 jobs -A lists all there are.") from error
+        hint = elsewhere(session.fleet, session.namespace, name) or "a4 jobs -A lists all there are."
+        raise NotFound(f"There is no job {name} {where}.", hint) from error
 
 
 async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:

@@ -95,8 +95,9 @@ def add_alarms(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.\n"
         "Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches\n"
         "only jobs whose page was opened.\n"
-        "JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time, namespace, job,\n"
-        "over); with --follow one alarm a line as it begins."
+        "JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was\n"
+        "noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,\n"
+        "next); with --follow one alarm a line as it begins."
     )
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     parser.add_argument(

@@ -12,9 +12,10 @@ from console.models.finding import find_job
 from console.models.health import job_health
 from console.models.job import JobState
 from console.models.why_job import why_jobset
+from screens.cli.alarm_words import told_of
 from screens.cli.connect import connected
 from screens.cli.launching import WAIT_KINDS
-from screens.cli.output import say, say_json
+from screens.cli.output import say_hint, say_json
 
 if TYPE_CHECKING:
     from console.models.health import Health
@@ -46,18 +47,18 @@ async def why(options: Options) -> int:
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
-                    "alarms": [asdict(each) | {"next": each.next} for each in heard.alarms]}  # fmt: skip
+                    "alarms": [told_of(session, each) for each in heard.alarms]}  # fmt: skip
             say_json(told)
             return 0
         for line in card.told() if card else ():
-            say(line)
+            say_hint(line)
         if card is None or (job and job.state is not JobState.FAILED):
-            say(f"{options.job} {sentence or (_words(health, heard) if health else 'is done')}.")
+            say_hint(f"{options.job} {sentence or (_words(health, heard) if health else 'is done')}.")
             if reason is not None and reason.next:
-                say(f"{reason.next}.")
+                say_hint(f"{reason.next}.")
             for alarm in heard.alarms[-1:]:
                 more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                say(f"{more}{alarm.next}.")
+                say_hint(f"{more}{alarm.next}.")
     return 0
 
 

@@ -110,6 +110,10 @@ class Form(FormCursor):
         """What is wrong with that field; empty if nothing is."""
         return self.page.model.problems.get(path, "")
 
+    def redraw(self) -> None:
+        """Shows texts that were put into the model from outside, where no key stands."""
+        self.page.redraw()
+
     def put_texts(self, texts: Mapping[str, str]) -> bool:
         """Types all that in one step that can be taken back; whether anything is different."""
         changed = self.model.put_all(texts)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from console.models.alarm import GLYPH, AlarmKind
+from console.models.command_words import in_namespace
 from console.models.health import Level
 from console.models.job import JobState
 from console.models.ranks import first_failure
@@ -79,7 +80,7 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
     runs: list[Run] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        runs.append(Run(f"{GLYPH} {alarm.full} ", "bad"))
+        runs.append(Run(f"{GLYPH} {in_namespace(alarm.full, line.outside)} ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)
@@ -90,7 +91,7 @@ def told(line: JobLine | None, *, gone: bool) -> list[Run]:
         ink = {Level.BAD: "bad", Level.LATE: "waits"}.get(line.health.level, "")
         runs.append(Run(f"{sentence} ", ink))
     if own:
-        runs.append(Run(f"“{own}”", "dim"))
+        runs.append(Run(own, "dim"))
     if not runs:
         runs.append(Run(_well(line), "dim"))
     return runs

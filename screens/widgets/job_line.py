@@ -43,6 +43,8 @@ class JobLine:
     """What the tabs of its page found wrong with it."""
     owner: str = ""
     """Who launched it; "you" for whoever looks."""
+    outside: str = ""
+    """Its namespace, where commands have to name it."""
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -129,10 +131,9 @@ def place_words(line: JobLine) -> str:
 
 
 def reasons(line: JobLine) -> tuple[str, str]:
-    """Why it is as it is: our sentence, and the controller's own where that says more."""
+    """Why it is as it is: our sentence, and the controller's own where that says more, or said otherwise, and when."""
     told = wording.sentence(line.health.words)
-    own = wording.sentence(line.why.api_text or line.jobset.failure)
-    return told, "" if own and own in told else own
+    return told, wording.quotation(line.why, told, line.jobset.failure)
 
 
 def last_cell(line: JobLine) -> Cell:

@@ -12,6 +12,8 @@ from screens.widgets.form_model import FormModel
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from console.models.queue_choice import QueueChoice
+
 NAME = "name"
 """Path of the release's name, which is no value of the chart."""
 
@@ -35,11 +37,24 @@ class LaunchDraft:
         self._exact: dict[str, tuple[str, Value]] = {}
         """Values that their text does not say exactly, such as a list's entry with a comma, beside that text."""
 
-    def begin(self, likely: Mapping[str, str]) -> None:
-        """Puts what nearly everybody would take into fields that have no default, by `Field.choices_from`."""
-        for field in self.fields:
-            if field.choices_from in likely and not field.default and field.kind is FieldKind.TEXT:
-                self.model.texts[field.path] = self.model.defaults[field.path] = likely[field.choices_from]
+    @property
+    def queue_path(self) -> str:
+        """The field that names the LocalQueue; empty if there is none."""
+        return next((field.path for field in self.fields if field.choices_from == "localqueues"), "")
+
+    @property
+    def filled_queue(self) -> str:
+        """The queue that stands there because the console chose it; empty if a person did, or there is none."""
+        path = self.queue_path
+        return self.model.defaults[path] if path and not self.model.is_changed(path) else ""
+
+    def follow_queue(self, choice: QueueChoice) -> bool:
+        """Puts the queue there that is chosen for it, unless somebody typed one; whether it is another one now."""
+        path, texts = self.queue_path, self.model.texts
+        if not path or self.model.is_changed(path) or self.model.defaults[path] == choice.queue:
+            return False
+        texts[path] = self.model.defaults[path] = choice.queue
+        return True
 
     def rename(self, name: str) -> None:
         """Another name stands there from the start."""

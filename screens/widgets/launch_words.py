@@ -10,6 +10,7 @@ from console.models.launch import Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.models.link import LinkState
 from console.models.offer import Offer, OfferState
 from console.models.placement import level_name
+from console.models.queue_choice import rank_queues
 from console.models.values import look
 from screens import wording
 from screens.wording import Run
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from console.models.fleet import Fleet
     from console.models.forecast import Forecast
     from console.models.node import Node
-    from console.models.queue import LocalQueue
     from screens.widgets.launch_draft import LaunchDraft
 
 A_NODE = 8
@@ -45,15 +45,15 @@ def choices_of(fleet: Fleet, namespace: str, ask: Ask | None = None) -> dict[str
 
     Queues say what would become of that `ask` in them.
     """
-    doors = [door for (where, _), door in fleet.local_queues.items() if where == namespace]
-    there = {door.name: forecast(fleet, replace(ask or Ask(namespace), queue=door.name)) for door in doors}
-    doors.sort(key=lambda door: (bool(closed(door, fleet)), -there[door.name].free, door.name))
+    asked = ask or Ask(namespace)
+    doors = rank_queues(fleet, asked)
+    there = {door: forecast(fleet, replace(asked, queue=door)) for door in doors}
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     labels = _node_labels(fleet, nodes)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
-        "localqueues": _offer(fleet, "localqueues", [door.name for door in doors], f"{namespace} has no LocalQueue",
+        "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue",
                               {name: _queue_words(found) for name, found in there.items()}),
         "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
                         {node.name: node.pool for node in nodes}),
@@ -100,19 +100,6 @@ def _queue_words(found: Forecast) -> str:
     """What stands beside a LocalQueue."""
     room = f", {found.account.words}" if found.total else ""
     return f"{found.verdict}{room}"
-
-
-def closed(door: LocalQueue, fleet: Fleet) -> str:
-    """Why a LocalQueue admits nothing at all; empty if it admits."""
-    queue = fleet.cluster_queues.get(("", door.cluster_queue))
-    if queue is None:
-        return f"leads to ClusterQueue {door.cluster_queue}, which does not exist"
-    for each in (door, queue):
-        if each.stop_policy not in {"", "None"}:
-            return f"{each.name} is stopped"
-        if each.inactive_reason:
-            return f"{each.name} is inactive"
-    return ""
 
 
 def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Run]:
@@ -197,7 +184,10 @@ def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProb
         wrong = dict.fromkeys(titles.get(problem.path, problem.path) for problem in problems)
         return [Run("✗ ", "bad"), Run(f"Needs another value: {', '.join(wrong)}.", "bad")]
     changed = sum(draft.model.is_changed(field.path) for field in draft.fields)
-    said = f"  {changed} changed" if changed else "  all at their defaults"
+    if queue := draft.filled_queue:
+        said = f"  queue {queue} filled in{f', {changed} changed' if changed else ''}"
+    else:
+        said = f"  {changed} changed" if changed else "  all at their defaults"
     return [*plan_words(plan, draft), Run(said, "dim")]
 
 

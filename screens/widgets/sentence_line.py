@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.geometry import Size
+    from textual.screen import Screen
 
 
 def folded_runs(runs: Sequence[Run], width: int) -> list[list[Run]]:
@@ -100,3 +101,14 @@ class SentenceLine(Inked):
             shown = cut_runs(shown, width, self.cut)
         segments = joined(Segment(run.text, ground + self.ink(run.ink)) for run in shown)
         return Strip(segments).adjust_cell_length(width, ground)
+
+
+def show_whole(screen: Screen[Any], line: SentenceLine) -> None:
+    """All of a sentence that is cut, again: as before; where nothing is cut, that is said."""
+    if screen.has_class("-whole"):
+        screen.remove_class("-whole")
+    elif line.lines_at(line.size.width) > line.size.height:
+        screen.add_class("-whole")
+    else:
+        words = "It stands below the list, all of it." if line.runs else "There is no row under the cursor."
+        screen.notify(words, timeout=3, markup=False)

@@ -105,36 +105,42 @@ class TitleBar(Inked):
     async def _on_click(self, event: events.Click) -> None:
         left = len(self.NAME)
         for mode, key, name in self.title.tabs:
-            text = self._tab(mode, key, name, digits=self._digits)
+            text = self._tab(mode, key, name)
             if left <= event.x < left + len(text):
                 self.post_message(self.TabPicked(mode))
                 return
             left += len(text)
 
-    _digits = True
+    _names = True
+    """Whether tabs that are not open tell their names; the keys that open them they tell as long as there is room."""
+    _alone = False
+    """Only the open tab is told."""
     _short = False
     """Only the end of the trail is told: where one is matters more than the way there."""
 
-    def _tab(self, mode: str, key: str, name: str, *, digits: bool) -> str:
+    def _tab(self, mode: str, key: str, name: str) -> str:
+        if mode != self.title.here:
+            return "" if self._alone else f" {key} {name} " if self._names else f" {key} "
         pages = ("…", *self.title.trail[-1:]) if self._short else self.title.trail
-        trail = "".join(f" › {each}" for each in pages) if mode == self.title.here else ""
-        return f" {key} {name}{trail} " if digits else f" {name}{trail} "
+        return f" {key} {name}{''.join(f' › {each}' for each in pages)} "
 
     def _left(self, room: int) -> list[tuple[Run, Style]]:
-        """The tabs with their keys, without them if that does not fit, else only the open one."""
-        self._short = False
-        self._digits = self._digits_fit(room)
+        """The tabs with their names, else with their keys, else only the open one."""
         room -= len(self.NAME)
-        tabs = self._tabs(digits=self._digits)
-        if not self._digits and _cells(run for run, _ in tabs) > room:
-            tabs = [pair for pair in tabs if pair[0].ink == "here"]
-            self._short = len(self.title.trail) > 1 and _cells(run for run, _ in tabs) > room
-            tabs = [pair for pair in self._tabs(digits=False) if pair[0].ink == "here"] if self._short else tabs
-        return [(Run(self.NAME, "accent"), self.ground("bar")), *tabs]
+        shapes = [(True, False, False), (False, False, False), (False, False, True), (False, True, False)]
+        if len(self.title.trail) <= 1:  # there is no way that could be left out
+            shapes = [shape for shape in shapes if not shape[2]]
+        for self._names, self._alone, self._short in shapes:
+            if _cells(run for run, _ in self._tabs()) <= room:
+                break
+        else:
+            self._short = len(self.title.trail) > 1
+        return [(Run(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
 
     def _digits_fit(self, room: int) -> bool:
-        """Whether the tabs have room for the keys that open them."""
-        return len(self.NAME) + _cells(run for run, _ in self._tabs(digits=True)) <= room
+        """Whether the tabs have room for their names and the keys that open them."""
+        self._names, self._alone, self._short = True, False, False
+        return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
 
     @property
     def _is_live(self) -> bool:
@@ -142,10 +148,10 @@ class TitleBar(Inked):
         states = {each.state for each in self.title.links}
         return not self.title.trouble and states <= {LinkState.LIVE, LinkState.ABSENT}
 
-    def _tabs(self, *, digits: bool) -> list[tuple[Run, Style]]:
+    def _tabs(self) -> list[tuple[Run, Style]]:
         bar, here = self.ground("bar"), self.ground("here")
         return [
-            (Run(self._tab(mode, key, name, digits=digits), "here" if mode == self.title.here else "tab"),
+            (Run(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
              here if mode == self.title.here else bar)
             for mode, key, name in self.title.tabs
         ]  # fmt: skip

@@ -10,10 +10,12 @@ import yaml
 from console.errors import NotAllowed, NotFound, Unreachable
 from console.models.finding import find_job, require_jobs, require_seen
 from console.models.fleet import Fleet
+from console.models.job import JobSet
 from console.models.link import Link, LinkState
 from screens.cli.command_line import parse
 from screens.cli.commands import perform
 from tests.console.preflight.ground import ground
+from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +56,15 @@ def test_a_job_that_is_not_there_is_called_so() -> None:
     with pytest.raises(NotFound, match="There is no job llama-70b"):
         find_job(Fleet(links={"jobsets": Link("jobsets", LinkState.LIVE)}), "default", "llama-70b")
     require_jobs(Fleet(), "Which jobs run")
+
+
+def test_a_job_that_is_in_another_namespace_is_found_there() -> None:
+    fleet = fleet_of(JobSet("team-b", "train"), JobSet("team-a", "train"), JobSet("default", "other"))
+    with pytest.raises(NotFound) as told:
+        find_job(fleet, "default", "train")
+    assert str(told.value) == (
+        "There is no job train in namespace default. A job of that name is in namespaces team-a, team-b: add -n team-a."
+    )
 
 
 def test_a_node_that_may_not_be_seen_is_not_called_absent() -> None:

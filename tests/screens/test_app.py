@@ -243,7 +243,10 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
             bar.title = replace(bar.title, links=(Link("nodes", LinkState.LIVE, heard=time.time() - quiet),))
             assert " 1 Fleet  2 Queues  3 Jobs  4 Pods " in text_of(bar)
         await pilot.resize_terminal(90, 24)
-        await until(pilot, lambda: " Fleet  Queues  Jobs " in text_of(bar))
+        await until(pilot, lambda: " 1 Fleet  2  3  4  5  6  7 " in text_of(bar))
+        await pilot.resize_terminal(80, 24)
+        bar.title = replace(bar.title, trail=("a4-highgpu-8g-a4-pool",))
+        await until(pilot, lambda: "1 Fleet › a4-highgpu-8g-a4-pool  2  3  4 " in text_of(bar))
         await pilot.resize_terminal(160, 24)
         await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "no change for 1 min" in text_of(bar))
 

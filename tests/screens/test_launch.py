@@ -27,7 +27,7 @@ from screens.widgets.launch_wish import LaunchWish
 from screens.widgets.launch_words import fit_words, free_name
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, until
-from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, queue_scene
+from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
 from tests.screens.test_jobs import toasts
 
 if TYPE_CHECKING:
@@ -86,6 +86,46 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert app.screen.key == ("default", "me-nccl")
         assert app.current_mode == "jobs"
         assert "me-nccl is launched" in toasts(app)
+
+
+async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is_typed() -> None:
+    """a4 has 16 free, research 64: what fits in a4 alone goes there, and what does not goes where there is room."""
+    session = session_of()
+    queues = session.fleet.cluster_queues
+    session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 56)})
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert screen.form.texts["queue"] == "a4"
+        await until(pilot, lambda: "queue a4 filled in" in screen_text(app))
+        session.show(cluster_queues={**queues, ("", "research"): cluster_queue("research", 0)})
+        await until(pilot, lambda: screen.form.texts["queue"] == "research")
+        screen.form.go("queue")
+        await pilot.press("ctrl+u", "a", "4")
+        await until(pilot, lambda: screen.form.texts["queue"] == "a4")
+        screen.form.go("gpus")
+        await until(pilot, lambda: "1 changed" in screen_text(app))
+        assert screen.form.texts["queue"] == "a4"
+        assert "filled in" not in screen_text(app)
+
+
+async def test_after_a_launch_the_new_job_is_below_jobs_and_no_field_has_the_keys() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        await pilot.press("3", "enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        screen = await to_form(app, pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.key == ("default", "me-nccl"))
+        assert len(app.screen_stack) == 2, "Jobs, and the new job on it: the other job's page is closed"
+        assert screen.focused is screen.recipes
+        await pilot.press("5")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("3")
+        await until(pilot, lambda: app.current_mode == "jobs")
+        assert screen.form.texts["name"] == "llama-2", "a digit is a page again, not a letter of the name"
 
 
 async def test_escape_at_the_look_launches_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 from console.errors import NotFound
 from console.models.event import Event
 from console.models.log import LogLine
-from console.models.pod import Pod
+from console.models.pod import Container, Pod
 from screens.log import LogScreen
 from screens.manifest import ManifestScreen
 from screens.modals.confirm import Confirm
@@ -17,7 +17,7 @@ from screens.pod import PodScreen
 from screens.pods import PodsScreen, Tally
 from screens.widgets.filter_line import FilterInput
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
 
 
@@ -197,3 +197,24 @@ async def test_a_picture_that_changes_nothing_in_view_paints_nothing(monkeypatch
         app.fleet = replace(app.fleet, pods=dict(app.fleet.pods))
         await pilot.pause()
         assert painted == []
+
+
+@pytest.mark.parametrize("key", ["s", "f", "i", "u"])
+async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_be_done(key: str) -> None:
+    session = FakeSession(scene())
+    pods = dict(session.fleet.pods)
+    first = min(pods)
+    oom = Container("main", "terminated", "OOMKilled", exit_code=137)
+    pods[first] = replace(pods[first], phase="Running", containers=(oom,))
+    session.show(pods=pods)
+    async with console(session) as (app, pilot, _):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await until(pilot, lambda: screen.table.cursor is not None)
+        screen.table.move_to(first)
+        await pilot.press(key)
+        await until(pilot, lambda: f"Container main of {first[1]} has ended (OOMKilled, exit code 137)." in toasts(app))
+        assert "Its log is there still (l, or a4 logs)" in toasts(app)
+        assert session.called("shell") == []
+        assert app.screen is screen

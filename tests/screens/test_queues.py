@@ -6,7 +6,7 @@ from console.models.link import Link, LinkState
 from screens.manifest import ManifestScreen
 from screens.queues import QueuesScreen
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, screen_text, until
+from tests.screens.press import console, focus, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -20,13 +20,13 @@ async def test_queues_with_bars_states_and_who_waits_why() -> None:
         assert "‖ stopped" in text
         assert "1 workload waiting for 32 GPUs, 1 running on 48" in text
         assert "needs 32 GPUs" in text
-        assert "insufficient unused quota" in text  # Kueue's own words, at the bottom
+        assert "insufficient unused quota" not in text, "Kueue says the same in other words"
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
         assert [screen.workloads.listing.rows[key].position for key in screen.workloads.shown] == [1, 0]
 
 
-async def test_the_reason_follows_the_cursor_and_w_hides_it() -> None:
+async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         await pilot.press("2")
         screen = app.screen
@@ -35,7 +35,15 @@ async def test_the_reason_follows_the_cursor_and_w_hides_it() -> None:
         await pilot.press("down")
         await until(pilot, lambda: any("llama" in run.text for run in screen.reason.runs))
         await pilot.press("w")
-        assert not screen.reason.display
+        assert screen.reason.display, "why is never answered by less"
+        assert "all of it" in toasts(app)
+        await pilot.resize_terminal(26, 20)
+        await pilot.press("up")
+        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)
+        await pilot.press("w")
+        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) == screen.reason.size.height)
+        await pilot.press("w")
+        await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)
 
 
 async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:

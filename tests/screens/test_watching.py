@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from textual.widgets._toast import Toast
 
 from console.models.alarm import AlarmKind, Coverage, Thresholds
 from console.models.gpu import Gpu
@@ -195,6 +196,37 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
         assert not app._notifications
         screen.query_one(LogView)._end_answer()
         await until(pilot, lambda: not foot.has_class("-alarm") and "▲" not in text_of(foot))
+
+
+async def test_esc_closes_the_alarms_in_the_corner_before_it_goes_back() -> None:
+    async with console() as (app, pilot, session):
+        await pilot.press("3", "enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        page = app.screen
+        session.alarms.sound("team-b", "llama-70b", AlarmKind.NAN, "loss is NaN since step 118")
+        app.tick()
+        await until(pilot, lambda: "esc closes this" in toasts(app))
+        assert "a4 -n team-b training llama-70b" in toasts(app), "a command that is told reaches that namespace"
+        await pilot.press("escape")
+        await until(pilot, lambda: not app._notifications)
+        assert app.screen is page
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is not page)
+
+
+async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
+    async with console(size=(80, 24)) as (app, pilot, session):
+        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "loss is NaN since step 118 (7.113 at 117)")
+        app.tick()
+        await until(pilot, lambda: any(toast.size.height == 2 for toast in app.screen.query(Toast)))
+        assert "t, or a4 training" not in toasts(app)
+        await until(pilot, lambda: "117)  esc closes this" in screen_text(app))
+
+
+async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
+    async with console(settings=Settings(practice=True, speed=10)) as (app, pilot, _):
+        app.open_page("alarms")
+        await until(pilot, lambda: "seconds of real time" in screen_text(app))
 
 
 async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:

@@ -247,3 +247,71 @@ def test_thresholds_of_the_person(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("pace", "told"), [(2.82, "2.82 s"), (1.0, "1 s"), (0.0017, "1.7 ms"), (0.45, "450 ms")])
 def test_a_step_shorter_than_a_second_is_told_in_milliseconds(pace: float, told: str) -> None:
     assert late_words(40, 9, pace) == f"no step for 40 s after step 9, usually one takes {told}"
+
+
+def test_one_hang_rings_once_whichever_sign_of_it_is_seen_first() -> None:
+    """Silence is noticed before anybody knows how long a step takes; then it is a stall, and nothing was over."""
+    watched = watch(silent=60.0)
+    watched.look(0, replace(WELL, rhythm=None))
+    watched.hear(1, "step 100")
+    (silent,) = watched.look(62, replace(WELL, rhythm=None))
+    assert (silent.kind, silent.since) == (AlarmKind.SILENT, 1)
+    assert watched.look(100, WELL) == []
+    (alarm,) = watched.alarms
+    assert (alarm.kind, alarm.time, alarm.over) == (AlarmKind.STALL, 62, 0.0)
+
+
+def test_a_log_that_is_lost_for_a_moment_does_not_ring_for_the_same_hang_again() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    assert watched.look(80, WELL)
+    watched.look(90, replace(WELL, step=None, steps=0))
+    assert watched.look(92, replace(WELL, step_time=0.5)) == []
+    assert [(each.kind, each.over) for each in watched.alarms] == [(AlarmKind.STALL, 0.0)]
+    watched.look(100, replace(WELL, step=101, steps=101))
+    assert watched.look(190, replace(WELL, step=101, steps=101)), "the next hang rings"
+    assert len(watched.alarms) == 2
+
+
+def test_what_ended_an_alarm_that_its_cause_did_not_end() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.look(80, WELL)
+    failed = replace(WELL, running=False, finished=True, failed="pod 1 Error", failed_at=85.0)
+    watched.look(90, failed)
+    stall, over = watched.alarms
+    assert (stall.over_words, over.words, over.since) == ("until the job failed", "the job failed: pod 1 Error", 85.0)
+    again = watch()
+    again.look(0, WELL)
+    again.look(80, WELL)
+    again.look(90, replace(WELL, step=101, steps=101))
+    assert again.alarms[0].over_words == "over"
+
+
+def test_an_alarm_tells_when_it_happened_not_when_it_was_noticed() -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.look(10, replace(WELL, step=101, steps=101))
+    (stall,) = watched.look(90, replace(WELL, step=101, steps=101))
+    assert (stall.time, stall.since) == (90, 10)
+    (nan,) = watched.look(95, replace(WELL, step=102, steps=102, nan="loss is NaN since step 102", nan_at=40.0))
+    assert (nan.time, nan.since) == (95, 40)
+
+
+@pytest.mark.parametrize(
+    ("line", "rings"),
+    [
+        ("NVRM: Xid (PCI:0000:8b:00): 79, pid=1, name=python, GPU has fallen off the bus.", True),
+        ("[ 12.5] NVRM: Xid (PCI:0000:8b:00.0): 48, An uncorrectable double bit error (DBE)", True),
+        ("NVRM: Xid (0000:05:00): 13, Graphics Exception", True),
+        ("checking dmesg for Xid errors", False),
+        ("Xid watcher started", False),
+        ("NVRM: Xid handling is enabled", False),
+        ("see the table of Xid 79 in the manual", False),
+    ],
+)
+def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> None:
+    watched = watch()
+    watched.look(0, WELL)
+    watched.hear(1, line)
+    assert [alarm.kind for alarm in watched.look(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])

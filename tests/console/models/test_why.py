@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.models.condition import Condition
+from console.models.event import Event
 from console.models.explanation import Category, Held, Slots
 from console.models.job import JobSet
 from console.models.node import Node
@@ -464,3 +465,21 @@ def test_whatever_is_said_there_is_one_sentence(
     assert "\n" not in found.sentence
     assert found.short_by >= 0
     assert sum(each.gpus for each in found.unblocks) >= found.short_by or not found.unblocks or found.level
+
+
+def test_a_message_that_tells_the_same_is_not_quoted_beside_the_answer() -> None:
+    mine = workload("three", 4, pending("Pending", short(8)))
+    found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
+    assert (found.short_by, found.agrees, found.differs) == (8, True, False)
+
+
+def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_age() -> None:
+    """Others have ended since Kueue looked: it found 32 GPUs too few, and 8 are."""
+    mine = workload("three", 4, pending("Pending", short(32)))
+    told = Event("default", "e", object_uid="wl-three", reason="Pending", message=short(32), last=1_000.0)
+    found = why(mine, fleet_of(DOOR, queue(64, 40), mine, told))
+    assert found.sentence.startswith("needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+    assert (found.short_by, found.agrees, found.differs, found.said_at) == (8, False, True, 1_000.0)
+    enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
+    assert enough.sentence == "needs 32 GPUs of a4; 64 own - 24 used = 40 free, but Kueue has not taken them"
+    assert (enough.short_by, enough.differs) == (0, True)

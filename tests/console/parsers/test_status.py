@@ -65,3 +65,19 @@ def test_bodies_that_are_no_status(body: bytes) -> None:
     error = refusal(404, body, doing="look at pod p")
     assert error.message.startswith("Could not look at pod p: ")
     assert "<html" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ('unable to upgrade connection: container not found ("main")', "container main"),
+        ("error executing command in container: cannot exec in a stopped container", "its container"),
+        ("failed to load task: no running task found: task 0a1 not found", "its container"),
+        ("container 0a1 is not running", "its container"),
+    ],
+)
+def test_a_container_that_has_ended_is_no_broken_server(said: str, name: str) -> None:
+    error = refusal(500, status(500, said), doing="open a shell in pod x")
+    assert isinstance(error, Unreachable), "a tunnel goes on trying: the pod may be replaced"
+    assert error.message == f"Could not open a shell in pod x: {name} has ended, or has not started yet."
+    assert "a4 logs" in error.hint

@@ -142,7 +142,7 @@ def test_what_runs_of_a_handmade_training_goes_only_where_it_is_named(a4: Comman
 
 
 def test_a_release_is_changed_as_far_as_it_may_be(a4: Commands) -> None:
-    assert a4.run("launch", "interactive", "--name", "pods", "--set", "gpus=8")[0] == 0
+    assert a4.run("launch", "interactive", "--name", "pods", "--set", "gpus=8", "--queue", "none")[0] == 0
     code, out, _ = a4.run("upgrade", "pods", "--set", "ttl=100", "--dry-run")
     assert code == 0
     assert "+  ttlSecondsAfterFinished: 100" in out
@@ -188,15 +188,18 @@ def test_a_profile_is_laid_under_a_launch(a4: Commands) -> None:
 
 
 def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> None:
-    code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1")
+    code, _, told = a4.run("launch", "W05", "--name", "numbered", "--set", "gpus=1", "--queue", "none")
     assert code == 0
-    assert "No queue was named" in told
+    assert "No queue, as asked for: " in told
     for word in ("ddp-smoke", "W05", "w05"):
         assert "numbered" in {item["name"] for item in a4.json("history", word)["items"]}
     assert a4.json("history", "W21")["items"] == []
     code, _, told = a4.run("history", "nope")
     assert code == 2
-    assert "There is no recipe nope." in told
+    assert "There is neither a recipe nor a run nope." in told
+    code, _, told = a4.run("history", "999")
+    assert (code, "No run 999 is remembered." in told) == (2, True)
+    assert "numbered" in a4.run("history", "numbered")[1]
 
 
 def test_without_a_recipe_or_a_run_nothing_is_launched(a4: Commands) -> None:

@@ -80,8 +80,31 @@ def test_bad_input_is_one_sentence_and_makes_nothing(
     found = typist.a4("launch", "W03", "--dry-run", *(() if "--name" in words else ("--name", "bad")), *words)
     assert (found.code, found.out) == (code, ""), found.err
     assert said in found.err
-    assert len(found.err.splitlines()) == 1
+    assert len([line for line in found.err.splitlines() if not line.startswith("a4: Queue ")]) == 1
     assert TOKEN not in found.err
+
+
+def test_the_queue_that_the_form_fills_in_is_taken_and_named(typist: Typist) -> None:
+    told = typist.worked("launch", "W05", "--name", "queued", "--set", "gpus=1", "--helm")
+    chosen, other = ("a4", "research") if "Queue a4" in told.err else ("research", "a4")
+    assert f"--set-string queue={chosen}" in told.out
+    assert told.err.startswith(f"a4: Queue {chosen}: of 2 ")
+    assert f"--queue NAME takes another ({other}), --queue none goes past Kueue." in told.err
+    named = typist.worked("launch", "W05", "--name", "queued", "--set", "gpus=1", "--queue", other, "--helm")
+    assert (f"--set-string queue={other}" in named.out, named.err) == (True, "")
+    for past in (("--queue", "none"), ("--set", "queue=")):
+        alone = typist.worked("launch", "W05", "--name", "queued", "--set", "gpus=1", *past, "--helm")
+        assert "--set-string queue=a4" not in alone.out
+        assert "--set-string queue=research" not in alone.out
+        assert alone.err == (
+            "a4: No queue, as asked for: Kueue is not asked, the pods start past its quota and topology.\n"
+        )
+
+
+def test_a_namespace_without_a_queue_says_so_and_what_to_do(typist: Typist) -> None:
+    told = typist.worked("-n", "kube-system", "launch", "W05", "--name", "unqueued", "--set", "gpus=1", "--helm")
+    assert "queue=" not in told.out
+    assert "kube-system has no LocalQueue. Name one, or have one made: a4 -n kube-system preflight" in told.err
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +155,14 @@ def test_files_are_laid_over_each_other_and_settings_over_them(
 
 
 def test_what_differs(typist: Typist) -> None:
-    words = ["launch", "W03", "--name", "other", "--set", "restarts=3", "--diff"]
+    words = ["launch", "W03", "--name", "other", "--queue", "none", "--set", "restarts=3", "--diff"]
     assert "-    maxRestarts: 0\n+    maxRestarts: 3\n" in typist.worked(*words).out
     (jobset,) = (each for each in typist.worked(*words, "--json").data["objects"] if each["kind"] == "JobSet")
     assert jobset["change"] == "changed"
-    assert typist.worked("launch", "W03", "--name", "other", "--diff").out == "The objects are the same.\n"
+    assert (
+        typist.worked("launch", "W03", "--name", "other", "--queue", "none", "--diff").out
+        == "The objects are the same.\n"
+    )
 
 
 def test_the_helm_command(typist: Typist) -> None:

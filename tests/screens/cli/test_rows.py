@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from console.alarms import WatchedJob
 from console.errors import NotFound
+from console.measures.job import JobMeasures
+from console.models.alarm import Alarm, AlarmKind, Thresholds
+from console.models.alarm_watch import AlarmWatch
 from console.models.condition import Condition
 from console.models.job import JobSet, JobState, ReplicatedJob
 from console.models.node import Node
@@ -109,6 +115,29 @@ async def test_a_wait_for_the_end_says_why_it_waits(fleet: Fleet, capsys: pytest
     with pytest.raises(NotFound, match="was deleted before it ended"):
         await end
     assert f"{waiting.name}: pending\n" in said
+
+
+async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    session = FakeSession(fleet)
+    runs = next(job for job in fleet.jobsets.values() if job.state is JobState.RUNNING)
+    watch = AlarmWatch(runs.key, Thresholds(), time.time())
+    watch.alarms.append(Alarm(AlarmKind.NAN, "loss is NaN since step 20 (10.58 at 19)", time.time(), *runs.key))
+    watched = session.alarms.watched[runs.key] = WatchedJob(runs.key, Thresholds(), watch)
+    end = asyncio.create_task(wait_for_end(session, *runs.key, as_json=False))  # type: ignore[arg-type]
+    said = ""
+    async with asyncio.timeout(60):
+        while "NaN" not in said:
+            await asyncio.sleep(0.01)
+            said += capsys.readouterr().err
+    watch.alarms.append(Alarm(AlarmKind.GPU, "Xid 79", time.time(), *runs.key))
+    watched.measures = JobMeasures(runs.key)
+    watched.measures.over = True
+    done = replace(runs, conditions=(Condition("Completed", "True", since=time.time()),))
+    session.show(jobsets={runs.key: done})
+    assert await end == 0
+    said += capsys.readouterr().err
+    assert said.count(f"{runs.name}: ▲ nan: loss is NaN since step 20 (10.58 at 19). t, or a4 training") == 1
+    assert said.count(f"{runs.name}: ▲ gpu: Xid 79.") == 1
 
 
 def test_faults_are_short_in_a_table() -> None:

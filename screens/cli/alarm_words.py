@@ -1,0 +1,41 @@
+"""Alarms on standard error and in JSON, for every command that tells of some."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.models.alarm import GLYPH, AlarmKind
+from console.models.command_words import in_namespace
+from screens.cli.output import warn
+
+if TYPE_CHECKING:
+    from console.alarms import WatchedJob
+    from console.models.alarm import Alarm
+    from console.session import Session
+
+LOOK_EVERY = 0.5
+
+
+def told_of(session: Session, alarm: Alarm) -> dict[str, object]:
+    """An alarm for programs, with what to do next."""
+    made: dict[str, object] = msgspec.to_builtins(alarm)
+    return made | {"next": in_namespace(alarm.next, session.unusual(alarm.namespace))}
+
+
+async def tell_alarms(name: str, watched: WatchedJob) -> None:
+    """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
+    told = 0
+    while True:
+        over = watched.trouble is not None or (watched.measures is not None and watched.measures.over)
+        for alarm in watched.watch.alarms[told:]:
+            if alarm.kind is not AlarmKind.FAILED:
+                warn(f"{name}: {GLYPH} {alarm.kind}: {alarm.full}")
+        told = len(watched.watch.alarms)
+        if over:
+            if watched.trouble is not None:
+                warn(f"{name} is not watched for alarms: {watched.trouble}")
+            return
+        await asyncio.sleep(LOOK_EVERY)
