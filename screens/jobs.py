@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.models.pod import AFTER_THE_END
 from screens import wording
 from screens.again import launch_like_job, open_release
 from screens.alarming import has_changed, line_of
@@ -210,7 +211,8 @@ class JobsScreen(LiveScreen):
         if running:
             self._shell(running[0].namespace, running[0].name)
         else:
-            self.notify(f"{line.jobset.name} has no running pod.", severity="warning", markup=False)
+            left = f" {AFTER_THE_END}" if line.jobset.finished else ""
+            self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8, markup=False)
 
     @work(group="actions")
     async def _shell(self, namespace: str, pod: str) -> None:

@@ -73,7 +73,7 @@ async def launch_it(screen: Launching, draft: LaunchDraft, plan: LaunchPlan) -> 
     screen.launched.add(job)
     screen.app.notify(f"{job} is launched.", title=plan.name, markup=False)
     draft.rename(screen.suggest(draft.recipe.id))
-    screen.form.show(draft.model)
+    screen.form.show(draft.model, leave=True)
     screen.leave_form()
     screen.judge()
     screen.app.launched = plan.namespace, job

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.models.owner import YOU, short_name
 from console.models.run import differences, find_run, last_success
 from screens import wording
 from screens.again import AGAIN, launch_like, open_job
@@ -162,7 +163,7 @@ class RunScreen(LiveScreen):
             return
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
-        self.facts.facts = run_facts(run, time.time())
+        self.facts.facts = run_facts(run, time.time(), by=YOU if self.app.whose(short_name(run.who)) == YOU else "")
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AFTER_THE_END = (
-    "Its log is there still (l, or a4 logs); files that it left on shared storage are copied from a pod that runs "
-    "(u, or a4 cp), the others went with it."
+    "l, or a4 logs, shows its log; what it left on shared storage can be copied (u, or a4 cp) from a pod that runs."
 )
 """What can be done with a container that has ended."""
 

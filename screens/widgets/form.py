@@ -78,9 +78,9 @@ class Form(FormCursor):
         field = self.page.field
         return field.path if field is not None and self.page.has_keys else ""
 
-    def show(self, model: FormModel) -> None:
-        """Shows these fields; the keys, if they were in the form, go to the first one."""
-        keys = self.page.has_keys or self.finder.input.has_focus
+    def show(self, model: FormModel, *, leave: bool = False) -> None:
+        """Shows these fields; the keys, if they were in the form, go to the first one, unless they are to leave it."""
+        keys = not leave and (self.page.has_keys or self.finder.input.has_focus)
         self.finder.close()
         self.page.show(model)
         if keys:

@@ -78,14 +78,14 @@ def run_sentence(run: RunRecord) -> list[Run]:
     return runs
 
 
-def run_facts(run: RunRecord, now: float) -> tuple[Fact, ...]:
-    """Everything known of a run but its values."""
+def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
+    """Everything known of a run but its values; `by`: who launched it, in another word than the account's name."""
     seconds = run.seconds(now)
     return (
         ("Recipe", run.recipe),
         ("Run", str(run.number)),
         ("Launched", wording.clock(run.launched)),
-        ("By", run.who),
+        ("By", f"{by} ({run.who})" if by and run.who else run.who),
         ("Took", "" if seconds is None else wording.duration(seconds)),
         ("Ended", wording.clock(run.ended)),
         ("GPUs", str(run.gpus or "")),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.models.owner import short_name
+from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.columns import LAYOUTS
 
@@ -34,6 +36,27 @@ def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Comman
         ("reservation", 16), ("spot", 4), ("on demand", 3),
     ]  # fmt: skip
     assert {(queue["name"], queue["cohort"]) for queue in listed(a4, "queues")} == {("a4", "lab"), ("research", "lab")}
+
+
+def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
+    code, out, told = a4.run("-n", "nosuch", "jobs")
+    assert (code, out) == (1, "")
+    assert "There is no namespace nosuch. There are jobs in default" in told
+    assert a4.run("-n", "kube-system", "jobs")[:2] == (0, "No jobs.\n")
+
+
+def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
+    _, _, told = a4.run("-n", "kube-system", "why", "llama-70b")
+    assert "A job of that name is in namespace default: add -n default." in told
+
+
+def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: Commands) -> None:
+    _, table, _ = a4.run("jobs", "--mine")
+    names = [line.split()[1] for line in table.splitlines()[1:]]
+    assert names
+    assert all(" you " in line for line in table.splitlines()[1:])
+    owners = {item["name"]: item["owner"] for item in listed(a4, "jobs")}
+    assert {owners[name] for name in names} == {short_name(login_name())}
 
 
 def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
