@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, overload
 
 from console.models.training import Step
@@ -24,11 +24,16 @@ _DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
 class Packed:
     """Some steps as columns, which never change."""
 
-    __slots__ = ("columns", "extra", "first", "size")
+    __slots__ = ("columns", "extra", "first", "size", "whole")
 
-    def __init__(self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int) -> None:
-        """`columns`: of each field that is said of any; `extra`: of each name, which all of these steps have."""
-        self.columns, self.extra, self.size = columns, extra, size
+    def __init__(
+        self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, whole: bool
+    ) -> None:
+        """`columns`: of each field that is said of any; `extra`: of each name, which all of these steps have.
+
+        `whole`: each field that is said of any is said of all.
+        """
+        self.columns, self.extra, self.size, self.whole = columns, extra, size, whole
         numbers = columns.get("step")
         self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None
 
@@ -69,12 +74,12 @@ class Packed:
 def packed(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> Packed:
     """These values as columns, of fields that have them all."""
     made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
-    return Packed(made, {name: array("d", values) for name, values in extra.items()}, size)
+    return Packed(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
 
 
 def _pack(steps: list[Step]) -> Packed | list[Step]:
     """These steps as columns, if all tell of the same things."""
-    names = tuple(steps[0].extra)
+    names, whole = tuple(steps[0].extra), True
     if any(tuple(step.extra) != names for step in steps):
         return steps
     made: dict[str, array[Any]] = {}
@@ -85,10 +90,12 @@ def _pack(steps: list[Step]) -> Packed | list[Step]:
                 made[name] = array("b", values)
         elif any(value is not None for value in values):
             missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
+            whole = whole and None not in values
             made[name] = array(
                 "q" if name in _COUNTS else "d", [missing if value is None else value for value in values]
             )
-    return Packed(made, {name: array("d", [step.extra[name] for step in steps]) for name in names}, len(steps))
+    extra = {name: array("d", [step.extra[name] for step in steps]) for name in names}
+    return Packed(made, extra, len(steps), whole=whole)
 
 
 class Steps(Sequence[Step]):
@@ -140,13 +147,18 @@ class Steps(Sequence[Step]):
     def _slice(self, start: int, stop: int, every: int) -> list[Step]:
         if every != 1:
             return [self[at] for at in range(start, stop, every)]
-        found: list[Step] = []
+        return list(chain.from_iterable(self.pieces(start, stop)))
+
+    def pieces(self, start: int, stop: int) -> Iterator[Packed | list[Step]]:
+        """Those from the one place to the other, packed as they are."""
         for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
             begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
             if begin >= stop:
                 break
-            found += list(chunk)[max(0, start - begin) : stop - begin]
-        return found
+            if isinstance(chunk, Packed) and begin >= start and begin + len(chunk) <= stop:
+                yield chunk
+            else:
+                yield list(chunk)[max(0, start - begin) : stop - begin]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

@@ -5,8 +5,8 @@ that makes the model of it. `kinds` lists them, `page` reads lists and watch lin
 
 Which module to open first:
 
-    nccl                     tables of nccl-tests in a log: a line (`nccl_line`), a test that grows (`nccl_stream`), a
-                             test as JSON (`nccl_json`)
+    nccl                     tables of nccl-tests in a log: a line (`nccl_line`), many rows at once (`nccl_rows`), a
+                             test that grows (`nccl_stream`), a test as JSON (`nccl_json`)
     failures                 failures that a log names, and how launchers say that a job ended: time-outs and warnings
                              of NCCL (`nccl_message`), memory, faults of GPUs (`xid`), torchrun, mpirun, Slurm
     collectors               what collectors of logs put around lines (JSON, CSV, lists, marks), taken off

@@ -9,15 +9,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.models.nccl import Half, Row
 from console.parsers.words import Words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Sequences by which a terminal is told colours and the like."""
@@ -56,23 +52,6 @@ _USUAL = re.compile(
     + r"\s*"
 )
 """A row of today's tables with nothing before or behind it."""
-_WORD = {
-    word.encode(): word
-    for word in (
-        *("float", "half", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "int8", "int32", "int64"),
-        *("uint8", "uint32", "uint64", "sum", "prod", "max", "min", "avg", "none"),
-    )
-}
-_FIGURES = rb"[ \t]+(\d{1,20}(?:\.\d{0,20})?)"
-_ROW = (
-    rb"[ \t]*(\d+)[ \t]+(\d+)[ \t]+(float|half|double|bfloat16|u?int(?:8|32|64)|fp8_e4m3|fp8_e5m2)[ \t]+"
-    rb"(sum|prod|max|min|avg|none)"
-    rb"[ \t]+(-?\d+)" + 2 * (3 * _FIGURES + rb"[ \t]+(\d+|N/A)") + rb"[ \t]*\r?\n"
-)
-_ONE_ROW = re.compile(_ROW)
-"""Such a row as bytes: a log of tables is read several at once."""
-_SEVERAL = 4
-_RIGHT = frozenset({b"0", b"N/A"})
 _NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
 _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 """The largest relative error of old tables, which never looks like a count of elements."""
@@ -140,33 +119,6 @@ def _usual(row: re.Match[str]) -> Row | None:
     out_of_place = Half(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
     in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
     return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
-
-
-def rows_at(block: bytes, at: int) -> tuple[int, list[Row], bool]:
-    """Rows of today's tables that follow each other there, where they end, and whether any has wrong elements.
-
-    None if there are fewer than four.
-    """
-    rows, end = [], at
-    while found := _ONE_ROW.match(block, end):
-        rows.append(found.groups())
-        end = found.end()
-    if len(rows) < _SEVERAL:
-        return at, [], False
-    size, count, kind, redop, root, *values = zip(*rows, strict=True)
-    counts = [*set(values[3]), *set(values[7])]
-    outside, inside = (
-        map(Half, *(map(float, each) for each in half[:3]), _counts(half[3])) for half in (values[:4], values[4:])
-    )
-    kinds, redops = map(_WORD.__getitem__, kind), map(_WORD.__getitem__, redop)
-    made = map(Row, map(int, size), map(int, count), kinds, redops, map(int, root), outside, inside)
-    return end, list(made), not _RIGHT.issuperset(counts)
-
-
-def _counts(column: Sequence[bytes]) -> list[int | None]:
-    """Wrong elements, which are the same number in nearly all rows."""
-    known = {each: None if each == b"N/A" else int(each) for each in set(column)}
-    return list(map(known.__getitem__, column))
 
 
 def completed(torn: Torn, text: str, units: Units) -> Row | Torn | None:

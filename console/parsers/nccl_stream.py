@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.models.nccl import NcclTest, Row
+from console.models.nccl_rows import PackedRows, Rows
 from console.parsers.nccl_line import Torn, Units, completed, first_half, number, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 FAILURE = re.compile(
     r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
@@ -24,19 +25,23 @@ _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
 _ANNOUNCED = (
-    (re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
-    (re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
-    (re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
+    ("-tests", re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
+    ("Collective", re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
+    ("nThread", re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
 )
+"""What stands in such a line, which is found ten times as fast; how it says what."""
 _RANK = re.compile(
     r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
 """The second way: its "#" was taken for a heading by whoever kept the log."""
-_HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b.*?(#wrong|error|res)?\s*$")
+_HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
+_ERRORS = ("error", "res")
+"""With one of these as its last column."""
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([+-]?[\d.]+(?:e[+-]?\d+)?|\S*)\s*(?:GB/s)?\s*(FAILED)?")
 _ENDED = re.compile(r"Collective test concluded(?:: *([\w.-]+))?")
 _ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
+_TODAYS = Units()
 
 
 def fails(text: str) -> re.Match[str] | None:
@@ -55,7 +60,7 @@ class Run:
     ranks: set[int] = field(default_factory=set)
     units: Units = field(default_factory=Units)
     headed: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: Rows = field(default_factory=Rows)
     average: float | None = None
     bounds: int | None = None
     failed: bool = False
@@ -103,9 +108,9 @@ class Stream:
         self.rows = 0
         """Rows so far."""
 
-    def line(self, text: str) -> Run | None:
-        """The run that changed by this line."""
-        if failure := fails(text):
+    def line(self, text: str, failure: re.Match[str] | None) -> Run | None:
+        """The run that changed by this line; `failure`: how it says that a test has failed."""
+        if failure:
             return self.fail(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
             return self._words(text)
@@ -168,12 +173,12 @@ class Stream:
     def single(self) -> Run | None:
         """The test to which every row of today's tables belongs that comes next; None if that is not certain."""
         only = self._open[0] if len(self._open) == 1 else None
-        return only if only and self.torn is None and only.units == Units() else None
+        return only if only and self.torn is None and only.units == _TODAYS else None
 
-    def take(self, run: Run, rows: Sequence[Row], *, wrong: bool) -> None:
-        """Rows of that test; `wrong`: some have wrong elements."""
-        run.rows += rows
-        run.wrong = run.wrong or wrong
+    def take(self, run: Run, rows: PackedRows) -> None:
+        """Rows of that test."""
+        run.rows.extend(rows)
+        run.wrong = run.wrong or rows.wrong
         self.rows += len(rows)
 
     def flush(self) -> Run | None:
@@ -194,13 +199,13 @@ class Stream:
     # comments
 
     def _words(self, text: str) -> Run | None:
-        for pattern, what in _ANNOUNCED:
-            if found := pattern.search(text):
+        for word, pattern, what in _ANNOUNCED:
+            if word in text and (found := pattern.search(text)):
                 return self._announce(what, next((each for each in found.groups() if each), ""))
-        if found := _RANK.search(text):
+        if ("Rank" in text or "Device" in text) and (found := _RANK.search(text)):
             return self._rank(int(found.group(1) or found.group(2)))
-        if found := _HEADER.match(text):
-            return self._header(Units(found.group(1) == "bytes", found.group(2) in {"error", "res"}))
+        if "type" in text and (found := _HEADER.match(text)):
+            return self._header(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
         if "#" in text or "bandwidth" in text or "bounds" in text:
             return self._footer(text)
         if found := _COMMAND.search(text):
@@ -236,19 +241,19 @@ class Stream:
         return run
 
     def _footer(self, text: str) -> Run | None:
-        if found := _BOUNDS.search(text):
+        if "Out of" in text and (found := _BOUNDS.search(text)):
             self.flush()
             run = self._ending(lambda each: each.bounds is None)
             run.bounds, run.failed = int(found.group(1)), run.failed or found.group(2) == "FAILED"
             return run
-        if found := _AVERAGE.search(text):
+        if "Avg" in text and (found := _AVERAGE.search(text)):
             self.flush()
             run = self._ending(lambda each: each.bounds is not None)
             run.average, run.failed = number(found.group(1)), run.failed or found.group(2) == "FAILED"
             return self._finish(run)
-        if found := _ENDED.search(text):
+        if "concluded" in text and (found := _ENDED.search(text)):
             return self._conclude(found.group(1))
-        if (found := _ERROR.match(text)) and (run_ := self._open[0] if self._open else self._last):
+        if "error" in text and (found := _ERROR.match(text)) and (run_ := self._open[0] if self._open else self._last):
             run_.error = run_.error or found.group(1)
             return run_
         return None

@@ -200,7 +200,7 @@ class TrainingParser:
                 self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
-        elif half_megatron(text) or (half_step(text) and self._is_known()):
+        elif half_megatron(text) or (self._is_known() and half_step(text)):
             self._puzzle.unread(text)
 
     def _is_known(self) -> bool:

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from console.log_results import LogReading
 from console.models.log_failure import in_groups
+from console.models.nccl import NcclTest
+from console.models.nccl_rows import PackedRows
+from console.models.steps import Packed
 from console.models.training import Step
 from screens.cli.output import complain, say
 from screens.cli.read_json import say_reading
 from screens.cli.read_pieces import NoLog, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from console.models.evaluation import Score
-    from console.models.nccl import NcclTest, Row
+    from console.models.nccl import Row
     from console.models.stack import ProcessStacks
     from console.parsers.nccl_stream import Run
     from console.parsers.training_run import Growing
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 SAID = 20
 """Failures that are told as text."""
+_ROW = "%14d %13.2f %9.2f       %s"
 _FORMS = ("loss %.6g", "grad norm %.4g", "lr %.3g", "%.4g s", "%.1f TFLOP/s", "%.0f tokens/s")
 _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") + 1
 """Figures of a step, which are printed one after another: a log may hold millions."""
@@ -96,15 +100,18 @@ class Told:
     def _test(self, at: int, test: Run) -> None:
         told = self._rows.get(at, 0)
         over = (test.finished or test.error) and at not in self._done
-        if at not in self._rows and (test.rows or over):
-            say(_test_title(test.test(with_rows=False)))
+        begins = at not in self._rows and (test.rows or over)
+        known = test.test(with_rows=False) if begins or over else NcclTest()
+        if begins:
+            say(_test_title(known))
         if len(test.rows) > told:
-            say("\n".join(map(_row, test.rows[told:])))
+            for piece in test.rows.pieces(told):
+                say("\n".join(_rows(piece)))
         if test.rows or over:
             self._rows[at] = len(test.rows)
         if over:
             self._done.add(at)
-            say(_test_end(test.test(with_rows=False), len(test.rows)))
+            say(_test_end(known, len(test.rows)))
 
     def _run(self, at: int, run: Growing, *, ended: bool) -> None:
         if at == len(self._steps):
@@ -113,7 +120,8 @@ class Told:
         self._again(at, run)
         told = len(run.steps) - (run.unsettled and not ended)
         if self._steps[at] < told:
-            say("\n".join(map(_step, run.steps[self._steps[at] : told])))
+            for piece in run.steps.pieces(self._steps[at], told):
+                say("\n".join(_steps(piece)))
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
     def _again(self, at: int, run: Growing) -> None:
@@ -145,7 +153,7 @@ class Told:
     def _whole(self, test: NcclTest) -> None:
         """A test that came as JSON."""
         say(_test_title(test))
-        say("\n".join([*map(_row, test.rows), _test_end(test, len(test.rows))]))
+        say("\n".join([*_rows(test.rows), _test_end(test, len(test.rows))]))
 
 
 def _failures(reading: LogReading) -> list[str]:
@@ -180,10 +188,12 @@ def _test_title(test: NcclTest) -> str:
     return f"{' '.join(word for word in words if word)}\n{'bytes':>14} {'out of place':>13} {'in place':>9} GB/s  wrong"
 
 
+def _rows(rows: PackedRows | Sequence[Row]) -> Iterable[str]:
+    return map(_ROW.__mod__, rows.speeds("-")) if isinstance(rows, PackedRows) else map(_row, rows)
+
+
 def _row(row: Row) -> str:
-    out, inside = halves = (row.out_of_place, row.in_place)
-    if out and inside and None not in (out.busbw, inside.busbw, out.wrong, inside.wrong):  # as nearly all are
-        return f"{row.size:14} {out.busbw:13.2f} {inside.busbw:9.2f}       {out.wrong + inside.wrong}"  # type: ignore[operator]
+    halves = (row.out_of_place, row.in_place)
     speeds = ["-" if half is None or half.busbw is None else f"{half.busbw:.2f}" for half in halves]
     checked = [half.wrong for half in halves if half and half.wrong is not None]
     return f"{row.size:14} {speeds[0]:>13} {speeds[1]:>9}       {sum(checked) if checked else '-'}"
@@ -198,6 +208,16 @@ def _test_end(test: NcclTest, rows: int) -> str:
 
 
 _SHAPES: dict[tuple[bool, ...], tuple[str, Callable[[Step], Any]]] = {}
+
+
+def _steps(steps: Packed | list[Step]) -> Iterable[str]:
+    columns = steps.columns if isinstance(steps, Packed) and steps.whole else {}
+    said = tuple([name in columns for name in Step._fields[:_LAST]])
+    if not any(said) or "nan" in columns or "warm_up" in columns or any(columns.get("skipped", ())):
+        return map(_step, steps)
+    form, _ = _SHAPES.get(said) or _shape(said)
+    figures = [columns[name] for name in Step._fields[:_LAST] if name in columns]
+    return map(form.__mod__, zip(*figures, strict=True))
 
 
 def _step(step: Step) -> str:

@@ -143,6 +143,27 @@ def test_rows_that_follow_each_other_are_read_as_if_each_stood_alone(odd: str) -
     assert sum(len(test.rows) for test in together) == 30 + (odd not in {"", INFO, HEAD})
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("34.65", ".5"), ("34.65", "1e5"), ("34.65", "1_0"), ("34.65", "nan"), ("34.65", "-3.5"), ("34.65", "5."),
+        ("34.65", "9" * 400), ("1048576", "9" * 25), ("262144", "-262144"), ("262144", "26_144"), ("-1", "1"),
+        ("-1", "--1"), ("-1", "-1.0"), ("float", "bfloat16"), ("float", "sum"), ("sum", "mulsum"), ("sum", "half"),
+        ("53.41       0", "53.41     N/A"), ("53.41       0", "53.41      -5"), ("53.41       0", "53.41     0|"),
+        ("    34.35", "\r    34.35"), ("    34.35", "\x0b34.35"), ("    34.35", " | 34.35"), ("0\n", "0 |\n"),
+        ("       0\n", "\n"), ("0\n", "0 1\n"), ("0\n", "0\r\n"), ("     1048576", "  3  1048576"), ("0\n", "\n0 "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 7, 29])
+def test_an_odd_row_is_read_among_others_as_it_is_by_itself(old: str, new: str, at: int) -> None:
+    rows = [ROW.replace("1048576", f"{8 << place:7}") for place in range(30)]
+    rows[at] = ROW.replace(old, new, 1)
+    text, parser = HEAD + "".join(rows) + FOOT, NcclParser()
+    for line in text.split("\n"):
+        parser.feed(f"{line}\n".encode())
+    assert parse_nccl(text.encode()) == parser.tests
+
+
 # rows
 
 
