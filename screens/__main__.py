@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
+from screens.cli import crash
 
 if TYPE_CHECKING:
     from screens.cli.options import Options
@@ -22,6 +23,7 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    crash.install()
     os.umask(os.umask(0o077) | 0o022)  # whatever the shell says: nobody else may write what this program makes
     if "proxy" in argv:
         gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time
@@ -33,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     from screens.cli.guarded import guarded
     from screens.cli.output import speaking
 
+    crash.install_log()
     with guarded(), speaking(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
         return do(argv)
 

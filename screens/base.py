@@ -25,16 +25,14 @@ from screens.widgets.abstract import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.notice import Notice
 from screens.widgets.table import ResourceTable
-from screens.widgets.text_gate import TextGate
 from screens.widgets.title_bar import Title, TitleBar
 from screens.wording import JobInks, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from textual import events
     from textual.app import ComposeResult
-    from textual.filter import LineFilter
     from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
 
@@ -79,7 +77,6 @@ class LiveApp(OrderedApp):
         super().__init__()
         self.settings = settings
         self._connect = connect
-        self._text_gate = TextGate()
         self._session: Session | None = None
         self._alone: GoogleAlone | None = None
         self.only_namespace = ""
@@ -113,10 +110,6 @@ class LiveApp(OrderedApp):
         for each in shown:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         return bool(shown)
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and the gate that every line passes."""
-        return [*super().get_line_filters(), self._text_gate]
 
     def whose(self, owner: str) -> str:
         """The owner of something in a word: "you" for what whoever looks has launched."""

@@ -16,10 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
-from textual.app import App
 from textual.command import CommandPalette
 from textual.widgets import Input, TextArea
 from textual.worker import active_worker
+
+from screens.gated import GatedApp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ class _Settling:
     late: Timer | None = None
 
 
-class OrderedApp(App[int]):
+class OrderedApp(GatedApp):
     """An app that has done what a key asks for before it looks at the next one."""
 
     def __init__(self, **textual: Any) -> None:
@@ -195,7 +196,7 @@ class OrderedApp(App[int]):
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
         """Open the palette, and wait until it can be typed in."""
-        if not CommandPalette.is_open(cast("App[object]", self)):  # Textual asks for an app of any result so
+        if not CommandPalette.is_open(cast("Any", self)):  # Textual asks for an app of any result so
             palette = CommandPalette(id="--command-palette")
             await self.push_screen(palette)
             palette.set_focus(palette.query_one(Input))

@@ -114,3 +114,12 @@ def is_confidential(name: str, value: object = None) -> bool:
 def looks_confidential(text: str) -> bool:
     """Whether a text holds a token, a key, or words that announce one."""
     return any(pattern.search(text) is not None for pattern in (_SHAPE, _ANNOUNCED, _PRIVATE_KEY))
+
+
+_KEY = re.compile(PRIVATE_KEY + r"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?")
+
+
+def redact(text: str) -> str:
+    """The text without what can be told to be a secret, for messages of our own; logs have `parsers.secrets`."""
+    text = _SHAPE.sub(REDACTED, _KEY.sub(REDACTED, text))
+    return _ANNOUNCED.sub(lambda match: next(each for each in match.groups() if each is not None) + REDACTED, text)

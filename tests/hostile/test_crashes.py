@@ -1,0 +1,162 @@
+"""What a4 says when it fails itself: where, but no value; no token, no Secret, nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.settings import Settings
+from screens.app import ConsoleApp
+from screens.cli.crash import LONGEST, cleaned, report
+from screens.view import ViewApp
+from tests.fakes import FakeSession
+from tests.hostile.payloads import PAYLOADS, RAW
+from tests.screens.scene import scene
+
+PLANTED = "hf_PLANTEDabcdefghijkl"
+VALUE = "a value of a Secret: PLANTED-VALUE"
+HEADER = "Authorization: Bearer PLANTED.abcdefgh-1234"
+ALL = "".join(PAYLOADS.values())
+
+
+def fail() -> None:
+    """What an ordinary fault looks like: secrets in variables, and in the words of the error."""
+    token, secret = PLANTED, {"password": VALUE}
+    try:
+        raise KeyError(f"{HEADER} {ALL}")
+    except KeyError as error:
+        raise RuntimeError(f"no place for token={token} {len(secret)} {ALL}") from error
+
+
+def failed() -> BaseException:
+    try:
+        fail()
+    except RuntimeError as error:
+        return error
+    raise AssertionError
+
+
+def check(text: str) -> None:
+    assert "RuntimeError" in text
+    assert "in fail" in text, "where it was is said"
+    assert "PLANTED" not in text.replace("PLANTED, {", "").replace("PLANTED\n", "")
+    assert not RAW.search(text)
+
+
+def test_a_report_has_no_values() -> None:
+    check(report(failed()))
+
+
+def test_a_report_has_an_end() -> None:
+    assert len(cleaned("x" * 10 * LONGEST)) < LONGEST + 10
+
+
+@pytest.mark.parametrize("where", ["worker", "key", "mount", "timer", "draw"])
+def test_a_console_that_fails_tells_no_value(where: str, capfd: pytest.CaptureFixture[str]) -> None:
+    session = FakeSession(scene())
+
+    async def connect() -> Any:
+        return session
+
+    class Failing(ConsoleApp):
+        CSS_PATH = str(Path(sys.modules[ConsoleApp.__module__].__file__ or "").with_name("app.tcss"))
+
+        def on_ready(self) -> None:
+            match where:
+                case "worker":
+                    self.run_worker(self.work_that_fails(), name="a worker")
+                case "key":
+                    self.call_later(fail)
+                case "mount":
+                    fail()
+                case "timer":
+                    self.set_timer(0.001, fail)
+                case "draw":
+                    self.screen.render = fail  # type: ignore[method-assign,assignment]
+                    self.screen.refresh()
+
+        async def work_that_fails(self) -> None:
+            token = PLANTED
+            assert token
+            fail()
+
+    app = Failing(Settings(), connect=connect)
+    app.run(headless=True, size=(100, 30))
+    assert app.return_code == 1
+    check(capfd.readouterr().err)
+
+
+SCRIPT = """
+import asyncio, gc, logging, sys, threading
+sys.path.insert(0, {root!r})
+from screens import __main__ as program
+from tests.hostile.test_crashes import PLANTED, HEADER, ALL, fail
+
+class Broken:
+    def __del__(self):
+        fail()
+
+async def forgotten():
+    asyncio.get_running_loop().create_task(bad())
+    await asyncio.sleep(0)
+
+async def bad():
+    token = PLANTED
+    fail()
+
+def do(argv):
+    where = argv[0]
+    if where == "command":
+        fail()
+    if where == "thread":
+        thread = threading.Thread(target=fail); thread.start(); thread.join()
+    if where == "freed":
+        Broken()
+    if where == "task":
+        asyncio.run(forgotten()); gc.collect()
+    if where == "log":
+        try:
+            fail()
+        except RuntimeError:
+            logging.getLogger("library").exception(f"{{HEADER}} {{ALL}}")
+    return 0
+
+program.do = do
+sys.exit(program.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("where", ["command", "thread", "freed", "task", "log"])
+def test_a_plain_command_that_fails_tells_no_value(where: str, tmp_path: Path) -> None:
+    """On a real pseudo-terminal, as Python and libraries would print it by themselves."""
+    root = str(Path(__file__).parents[2])
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(SCRIPT.format(root=root)))
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, str(program), where], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    ) as process:
+        os.close(theirs)
+        shown = bytearray()
+        try:
+            while piece := os.read(ours, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux says so when the last writer is gone
+        code = process.wait(60)
+    os.close(ours)
+    check(re.sub("\r\n", "\n", shown.decode()))
+    assert code == (1 if where == "command" else 0)
+
+
+def test_the_viewer_of_files_has_the_same_gate() -> None:
+    assert ViewApp._fatal_error is ConsoleApp._fatal_error
+    assert ViewApp.get_line_filters is ConsoleApp.get_line_filters
