@@ -39,14 +39,14 @@ def test_the_opening_scene_has_three_pools_and_two_queues_in_a_cohort(a4: Comman
 
 
 def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
-    code, out, told = a4.run("-n", "nosuch", "jobs")
+    code, out, told = a4.run("jobs", "-n", "nosuch")
     assert (code, out) == (1, "")
     assert "There is no namespace nosuch. There are jobs in default" in told
-    assert a4.run("-n", "kube-system", "jobs")[:2] == (0, "No jobs.\n")
+    assert a4.run("jobs", "-n", "kube-system")[:2] == (0, "No jobs.\n")
 
 
 def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
-    _, _, told = a4.run("-n", "kube-system", "why", "llama-70b")
+    _, _, told = a4.run("why", "llama-70b", "-n", "kube-system")
     assert "A job of that name is in namespace default: add -n default." in told
 
 
