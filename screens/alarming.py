@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
 _NO = ("0", "no", "off", "false")
+_SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
+"""Terminals, as they call themselves, that show OSC 9 and OSC 777."""
 LONGEST = 200
 OPEN = "app.open_page('alarms')"
 """What the key of all alarms does."""
@@ -168,14 +170,19 @@ def notify_terminal(app: LiveApp, title: str, words: str) -> None:
     driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
     if driver is None or app.is_headless:
         return
-    driver.write(notification(title, words))
+    program = os.environ.get("TERM_PROGRAM", "") or os.environ.get("TERM", "")
+    driver.write(notification(title, words, both=program.lower() not in _SHOW_BOTH))
     driver.flush()
 
 
-def notification(title: str, words: str) -> str:
-    """What the terminal is sent; nothing in it can end it early or begin anything else."""
+def notification(title: str, words: str, *, both: bool = True) -> str:
+    """What the terminal is sent; nothing in it can end it early or begin anything else.
+
+    `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
+    """
     clean, said = (_plain(text)[:LONGEST] for text in (title, words))
-    return f"\x07\x1b]9;{clean}: {said}\x07\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07"
+    other = f"\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07" if both else ""
+    return f"\x07\x1b]9;{clean}: {said}\x07{other}"
 
 
 def _plain(text: str) -> str:

@@ -258,6 +258,8 @@ def test_nothing_in_a_notification_ends_it_early() -> None:
     assert text.startswith("\x07\x1b]9;job ]0;evil: a;b c \x07")
     assert text.endswith("\x1b]777;notify;job ]0,evil;a,b c \x07")
     assert text.count("\x1b") == 2
+    once = notification("job", "stalled", both=False)
+    assert once == "\x07\x1b]9;job: stalled\x07", "a terminal that shows both would tell it twice"
 
 
 def test_what_can_be_waited_for() -> None:
