@@ -17,7 +17,7 @@ CORPUS ?= ../shared/corpus
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
 
-test: .venv/.ready  ## format, lint, types, contracts and all tests that need no cluster and no other programs
+test: .venv/.compiled  ## format, lint, types, contracts and all tests that need no cluster and no other programs
 	$(PYTHON) -m pytest -q -m "not lab and not programs" -n auto --dist loadfile --no-loadscope-reorder
 
 docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
@@ -55,6 +55,12 @@ clean:
 
 .venv/.ready: pyproject.toml uv.lock .tools/bin/uv
 	.tools/bin/uv sync --frozen --python python3
+	@touch $@
+
+# Once for a new .venv: what each of four workers would compile by itself, and beside it the first check of all types, whose
+# cache the test of the types goes on with. Whatever is wrong, the tests tell.
+.venv/.compiled: .venv/.ready
+	@.venv/bin/mypy >/dev/null 2>&1 & $(PYTHON) -m pytest -q --collect-only >/dev/null 2>&1; wait
 	@touch $@
 
 .tools/bin/uv:

@@ -7,7 +7,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 from textual.css.stylesheet import Stylesheet
+from textual.notifications import Notification
 
 from tests.lab.control_plane import Lab
 from tests.programs import missing
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.css.model import RuleSet
+
+# Both are limits in seconds, which a test that waits for its processor exceeds.
+settings.register_profile("beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("beside others")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -57,6 +63,14 @@ def settling() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for module in ("textual.app", "textual.pilot"):
             patched.setattr(f"{module}.wait_for_idle", turn)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def toasts() -> Iterator[None]:
+    """A toast stays until its test has ended: its seconds may pass before a test on a busy machine looks at it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Notification, "time_left", 3600.0)
         yield
 
 
