@@ -128,6 +128,11 @@ class WatchedCluster:
             raise Unreachable("The session is closed.")
         return self._connection
 
+    def yield_to_key(self) -> None:
+        """Somebody has pressed a key: it is answered before what the cluster sends."""
+        if self._connection is not None:
+            self._connection.client.yield_to_key()
+
     def changing(self, what: str) -> Connection:
         """The same, for whoever is about to change the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:

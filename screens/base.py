@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
@@ -31,7 +31,6 @@ from screens.wording import JobInks, one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from textual import events
     from textual.app import ComposeResult
     from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
@@ -86,6 +85,12 @@ class LiveApp(OrderedApp):
         self.launch_wish: LaunchWish | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
         self._job_inks = JobInks()
+
+    async def on_event(self, event: events.Event) -> None:
+        """A key is answered before what the cluster sends at the same time."""
+        if isinstance(event, events.Key) and self._session is not None:
+            self._session.yield_to_key()
+        await super().on_event(event)
 
     def notify(
         self,

@@ -150,6 +150,9 @@ class FakeSession:
     def unusual(self, namespace: str) -> str:
         return "" if namespace == self.default_namespace else namespace
 
+    def yield_to_key(self) -> None:
+        """Nothing comes at the same time."""
+
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner
 

@@ -35,10 +35,14 @@ ANSWER = 60.0
 PATIENCE = 8.0
 """Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
 TRIES = 4
-MOST = 64 << 20
-"""Bytes of one answer that are read: a page of 500 objects of 128 KiB each."""
+MOST = 32 << 20
+"""Bytes of one answer that are read: a page of 500 objects of 64 KiB each."""
+LARGE = 4 << 20
+"""Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
 MOST_OF_MESSAGE = 4 << 20
 """Bytes of one message of a WebSocket; API servers send 32 KiB at a time."""
+REST, BETWEEN_RESTS = 0.15, 0.05
+"""Seconds for which streams wait for a key to be answered, and at least go on between two such rests."""
 AGENT = "a4"
 KEEP_ALIVE = 30.0
 """Seconds between pings on a WebSocket, so that no proxy on the way takes it for idle."""
@@ -77,6 +81,8 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._multiplex: Multiplex | None = None
         self._closed = False
+        self._reads_large = asyncio.Lock()
+        self._rests_until = 0.0
         self._opening = 0
         """Connections whose TLS handshake was begun and, as far as is known, not ended."""
 
@@ -91,6 +97,23 @@ class Client:
             # does so only when the handshake is over.
             await asyncio.sleep(_HANDSHAKE if self._opening else 0)
             await asyncio.sleep(0)
+
+    def yield_to_key(self) -> None:
+        """Somebody has pressed a key: what logs and watches bring waits a moment, so that it is answered first.
+
+        It waits a part of the time only, however many keys come.
+        """
+        now = asyncio.get_running_loop().time()
+        if now > self._rests_until + BETWEEN_RESTS:
+            self._rests_until = now + REST
+            if self._multiplex:
+                self._multiplex.rest_until(self._rests_until)
+
+    async def rest_for_key(self) -> None:
+        """Wait as long as a key that was pressed is answered first."""
+        loop = asyncio.get_running_loop()
+        if self._rests_until > loop.time():
+            await asyncio.sleep(self._rests_until - loop.time())
 
     def _check_open(self) -> None:
         if self._closed:
@@ -260,7 +283,11 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            body = await first_bytes(answer.content.iter_any(), MOST)
+            body = await first_bytes(answer.content.iter_any(), LARGE)
+            if len(body) <= LARGE:
+                return body
+            async with self._reads_large:
+                body += await first_bytes(answer.content.iter_any(), MOST - len(body))
             if len(body) > MOST:
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
             return body

@@ -249,13 +249,19 @@ class HttpSource:
         try:
             async with (
                 self._client.stream(self._path, doing=doing, params=params, silence=self._silence) as answer,
-                aclosing(_lines(answer.content.iter_any())) as lines,
+                aclosing(_lines(self._at_rest(answer.content.iter_any()))) as lines,
             ):
                 yield lines
         except Unreachable as error:
             if "resource version" in error.message.lower() and "large" in error.message.lower():
                 raise Gone(error.message) from error
             raise
+
+    async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same, but where a key was pressed a moment later."""
+        async for chunk in chunks:
+            await self._client.rest_for_key()
+            yield chunk
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

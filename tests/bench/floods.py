@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECONDS, MEMORY = 10.0, 300.0
-PATIENCE = 100.0
+PATIENCE = 60.0
 """Seconds after which a command is interrupted as by Ctrl-C."""
 JOB = "llama-70b"
 IN_PODS = {

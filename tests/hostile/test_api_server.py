@@ -118,6 +118,21 @@ async def test_a_list_ends_in_words(attack: str) -> None:
                 break
 
 
+async def test_many_lists_without_end_at_once_do_not_fill_the_memory() -> None:
+    """What is beyond a few MiB of each is read one after the other."""
+    async with ApiServer(secure=True) as server, server.client() as client:
+        paths = [f"/api/v1/kind{number}" for number in range(6)]
+        for path in paths:
+            server.handlers[path] = endless(b'{"items": ["')  # type: ignore[assignment]
+
+        async def refused(path: str) -> None:
+            with pytest.raises(Unreadable, match="more than 32 MiB"):
+                await client.request("GET", path, doing="list them")
+
+        async with limited():
+            await asyncio.gather(*map(refused, paths))
+
+
 async def test_a_list_of_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.cluster.watch.MOST_OBJECTS", 5000)
     page = b'{"metadata": {"continue": "more"}, "items": [' + b",".join([POD] * 400) + b"]}"

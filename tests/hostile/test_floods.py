@@ -5,13 +5,17 @@ The whole table of commands and floods, with seconds and memory, is `python -m t
 
 from __future__ import annotations
 
+import asyncio
 import functools
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from console.cluster import exec as executing
+from console.cluster.client import REST
+from console.cluster.watch import HttpSource
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.files.folders import PodFolders
 from console.gpus import Gpus
@@ -20,7 +24,7 @@ from console.inside.quick_nccl import QuickTest
 from console.models.facts import FactState
 from console.models.ranks import ranks
 from console.xray import Xray
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, eventually
 from tests.fakes import fleet_of
 from tests.hostile.lying_api import FLOODS
 from tests.screens.scene import jobset, rank
@@ -174,3 +178,33 @@ async def test_an_answer_that_ends_is_whole() -> None:
     with pytest.raises(ProgramFailed):
         async with executing.bounded("p", most=10):
             raise ProgramFailed("its own failure passes")
+
+
+async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end() -> None:
+    """Nothing of either is passed on while a key is answered; afterwards both go on."""
+    async with ApiServer(secure=True) as server, server.client() as client:
+        log, pods = "/api/v1/namespaces/n/pods/p/log", "/api/v1/pods"
+        server.handlers[log] = FLOODS["log: lines without end"].answer
+        server.handlers[pods] = FLOODS["watch: changes without end"].answer
+        came = Counter[str]()
+
+        async def follow_log() -> None:
+            async with client.follow(log, doing="read it", params={}, silence=5) as answer:
+                await answer.pour(lambda _: came.update(["log"]))
+
+        async def follow_pods() -> None:
+            async with HttpSource(client, pods, "pods").watch("1") as lines:
+                async for _ in lines:
+                    came.update(["watch"])
+
+        following = [asyncio.create_task(follow_log()), asyncio.create_task(follow_pods())]
+        await eventually(lambda: came["log"] and came["watch"])
+        client.yield_to_key()
+        await asyncio.sleep(REST / 10)
+        before = came.copy()
+        await asyncio.sleep(REST / 2)
+        assert came == before
+        await eventually(lambda: came["log"] > before["log"] and came["watch"] > before["watch"])
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)

@@ -72,6 +72,7 @@ class Multiplex:
         self._reached.set()
         self._full: dict[Answer, None] = {}
         """Answers that hold bytes to be passed on."""
+        self._rests_until = 0.0
 
     async def close(self) -> None:
         """Close all connections; whoever still reads is told that they broke off."""
@@ -127,8 +128,15 @@ class Multiplex:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
+    def rest_until(self, moment: float) -> None:
+        """Pass nothing on until then, by the loop's clock: servers are kept waiting meanwhile."""
+        self._rests_until = moment
+
     def _pass_on(self) -> None:
         loop = asyncio.get_running_loop()
+        if self._rests_until > loop.time():
+            loop.call_at(self._rests_until, self._pass_on)
+            return
         until = loop.time() + TURN
         while self._full:
             answer = next(iter(self._full))

@@ -1,0 +1,129 @@
+"""How soon the console answers a key while a pod or the API server floods it.
+
+`python -m tests.bench.flooded_keys [PART ...]`: only the floods whose name contains one of the parts.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.consoles import A4
+from tests.bench.floods import MEMORY, environment, lying
+from tests.bench.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JOB = "llama-70b"
+KEYS = 10
+LIMIT = 0.2
+"""Seconds from a key to what it opens."""
+OPEN, CLOSE, OPENED = b"?", b"\x1b", "Keys that work here"
+"""The help, and its title."""
+LOG, GPUS, HANG, EVENTS = b"l", b"h", b"H", b"e"
+"""Tabs of a job's page."""
+PLACES = {
+    "": LOG,
+    "log: lines without end": LOG,
+    "log: a line without end": LOG,
+    "log: long lines without end": LOG,
+    "exec: lines without end": GPUS,
+    "exec: a line without end": HANG,
+    "exec: errors without end": HANG,
+    "exec: bytes one by one": GPUS,
+    "list: items without end": None,
+    "list: all kinds without end": None,
+    "list: pages without end": None,
+    "list: a refusal without end": None,
+    "watch: changes without end": None,
+    "watch: pods without end": None,
+    "watch: a line without end": None,
+    "watch: events with messages of 1 MB": EVENTS,
+}
+"""Where the console stands under a flood; None: on the table of all pods, from its start on."""
+
+
+def key(terminal: Terminal) -> float:
+    """Seconds from a key to the page that it opens; the page is closed again."""
+    terminal.write(OPEN)
+    opened = _until(terminal, lambda data, _: OPENED.encode() in data, time.perf_counter())
+    terminal.write(CLOSE)
+    _until(terminal, lambda _, text: OPENED not in text, time.perf_counter())
+    return opened
+
+
+def _until(terminal: Terminal, seen: Callable[[bytes, str], bool], start: float) -> float:
+    """Seconds until it is seen; infinite after ten."""
+    data = b""
+    while time.perf_counter() - start < 10:
+        if select.select([terminal.fd], [], [], 0.1)[0]:
+            piece = terminal.read(0)
+            now = time.perf_counter()
+            data += piece
+            if seen(data, terminal.text()):
+                return now - start
+    return float("inf")
+
+
+def measure(flood: str, kubeconfig: Path, folder: Path, set_flood: Callable[[str], None]) -> tuple[list[float], float]:
+    """Seconds of each key, and MiB at most."""
+    tab = PLACES[flood]
+    if tab is None:
+        set_flood(flood)
+    argv = (str(A4), "--kubeconfig", str(kubeconfig))
+    with Terminal(argv, environment(folder)) as terminal:
+        terminal.wait("the first screen", lambda text: bool(text.strip()), 60)
+        if tab is None:
+            terminal.write(b"4")
+            terminal.wait("pods", lambda text: "POD" in text or "NAME" in text, 60)
+        else:
+            terminal.write(b"3")
+            terminal.wait("the jobs", lambda text: JOB in text, 60)
+            terminal.write(b"/" + JOB.encode() + b"\r\r")
+            terminal.wait("the job", lambda text: "H Hang" in text and "e Events" in text, 60)
+            set_flood(flood)
+            terminal.write(tab)
+        end = time.perf_counter() + 3
+        while time.perf_counter() < end:
+            terminal.read(0.1)
+        times, memory = [], 0.0
+        for _ in range(KEYS):
+            times.append(key(terminal))
+            memory = max(memory, terminal.memory())
+        set_flood("")
+        return times, memory
+
+
+def main(parts: list[str], say: Callable[[str], None]) -> bool:
+    """Print the table; whether every key was answered in time."""
+    broken = 0
+    say(f"{'flood':38} {'median s':>9} {'worst s':>8} {'MiB':>6}   a key of the console")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        with lying(folder) as (kubeconfig, set_flood):
+            for flood in PLACES:
+                if parts and not any(part in flood for part in parts):
+                    continue
+                try:
+                    times, memory = measure(flood, kubeconfig, folder, set_flood)
+                except (RuntimeError, TimeoutError) as error:
+                    say(f"{flood:38} BROKEN {error}")
+                    broken += 1
+                    set_flood("")
+                    continue
+                good = max(times) <= LIMIT and memory <= MEMORY
+                broken += not good
+                median = sorted(times)[len(times) // 2]
+                word = "" if good else "BROKEN"
+                say(f"{flood or 'none':38} {median:9.3f} {max(times):8.3f} {memory:6.0f}   {word}")
+    say(f"{broken} floods delay a key by more than {LIMIT:g} s, or fill more than {MEMORY:g} MiB")
+    return not broken
+
+
+if __name__ == "__main__":
+    sys.exit(not main(sys.argv[1:], lambda line: print(line, flush=True)))  # noqa: T201
