@@ -44,6 +44,8 @@ PROVES = 60.0
 """Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
 HEARS_EVERY = 0.2
 """Seconds between two looks at a job that is heard for a moment only."""
+AT_A_TIME = 200
+"""Lines that are read before others get their turn."""
 TAIL = 2000
 """Lines of each rank that are read first."""
 MOST = 16
@@ -314,7 +316,9 @@ class Alarms:
         async with aclosing(log.lines()) as batches:
             async for batch in batches:
                 now = time.time()
-                for line in batch:
+                for number, line in enumerate(batch):
+                    if number % AT_A_TIME == AT_A_TIME - 1:
+                        await asyncio.sleep(0)
                     job.watch.hear(now, line.text, line.time)
                     if launcher_step(line.text) is not None:
                         continue

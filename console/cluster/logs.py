@@ -35,6 +35,8 @@ SILENCE = 120.0
 """Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
 LARGE = 1 << 16
 """Bytes of a chunk after which others get their turn."""
+TAIL_ROOM, TAIL_LINE = 1 << 20, 4096
+"""Bytes of the last lines of a log, where so many are asked for and no more: in all, and for each line besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,19 @@ class LogStream:
             if self._to is not None:
                 await answer.pour(self._pass_on)
             else:
+                size, room = 0, TAIL_ROOM + TAIL_LINE * (wanted.tail or 0)
                 async with aclosing(answer.pieces()) as pieces:
                     async for piece in pieces:
                         batch = self._cut(piece)
+                        size += len(piece)
                         if batch is not None:
                             yield batch
+                        if size > room and wanted.tail is not None and not wanted.follow:
+                            raise Unreadable(
+                                f"Could not {doing}: the API server sends more than {room >> 20} MiB for the last "
+                                f"{wanted.tail} lines."
+                            )
+                        await self._client.rest_for_key()
                         if len(piece) >= LARGE:
                             await asyncio.sleep(0)  # a long backlog arrives all at once: others get their turn
             self._rest = self._cutter.end()

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from console.cluster import exec as executing
 from console.cluster.client import REST
+from console.cluster.logs import Wanted, follow_log
 from console.cluster.watch import HttpSource
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.files.folders import PodFolders
@@ -208,3 +209,15 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end() -> 
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
+
+
+async def test_the_last_lines_of_a_log_that_have_no_end_are_given_up() -> None:
+    """Every running job is looked at in this way, every few seconds."""
+    async with ApiServer(secure=True) as server, server.client() as client:
+        server.handlers["/api/v1/namespaces/n/pods/p/log"] = FLOODS["log: lines without end"].answer
+        number = 0
+        async with aclosing(follow_log(client, Wanted("n", "p", tail=10, follow=False))) as lines:
+            with pytest.raises(Unreadable, match="more than 1 MiB for the last 10 lines"):
+                async for _ in lines:
+                    number += 1
+        assert number < 50_000
