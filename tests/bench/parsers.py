@@ -72,7 +72,12 @@ LEARNED = "step {n} loss 2.{n:06} grad_norm 1.{r}3 lr 3.0e-04 tok/s 1{r}34"
 NANO = "iter {n}: loss 2.{n}, time 468.{r}9ms, mfu 41.{r}2%"
 DDP = "step {n} loss 2.08{r} step_time 0.0225s"
 ROW = "  {size:10}  {n:10}     float     sum      -1    34.65   30.26   52.96       0    34.35   30.52   53.41       0"
-HEAD = "# nThread 1 nGpus 8 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 1 iters: 20 validation: 1\n"
+HEAD = (
+    "# nThread 1 nGpus 8 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 1 iters: 20 validation: 1\n"
+    f"#{'out-of-place':>74}{'in-place':>33}          \n"
+    f"#       size         count      type   redop    root{2 * '     time   algbw   busbw  #wrong'}\n"
+    f"#        (B)    (elements)                          {2 * '     (us)  (GB/s)  (GB/s)        '}\n"
+)
 FOOT = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 74.86 \n#\n"
 STEPS = {
     "Megatron": MEGATRON,
@@ -108,9 +113,9 @@ def log(*kinds: str, size: int) -> bytes:
     return "\n".join(lines).encode() + b"\n"
 
 
-def tables(size: int) -> bytes:
-    """Tests of nccl-tests with 31 rows each."""
-    rows = "".join(ROW.format(n=2 << n, size=8 << n) + "\n" for n in range(31))
+def tables(size: int, rows_each: int = 31) -> bytes:
+    """Tests of nccl-tests with so many rows each."""
+    rows = "".join(ROW.format(n=2 << n, size=8 << n) + "\n" for n in range(rows_each))
     table = (HEAD + rows + FOOT).encode()
     return table * (size // len(table))
 
@@ -120,6 +125,7 @@ def main() -> int:
     say(f"{'log':24}{'bytes a line':>13}{'parser':>10}{'text':>8}{'text |':>8}{'JSON':>8}{'JSON |':>8}  MB/s")
     kept = [whole(name, log(kind, size=SIZE), TrainingParser) for name, kind in STEPS.items()]
     kept.append(whole("tables of nccl-tests", tables(SIZE), NcclParser))
+    kept.append(whole("tables of 4 rows", tables(SIZE, 4), NcclParser))
     for name, kinds in BESIDE.items():
         kept.append(whole(name, log(*kinds, size=SIZE // 2), TrainingParser))
     kept.append(memory())
