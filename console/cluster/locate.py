@@ -7,6 +7,7 @@ Jobs, and the completion indexes of each Job; the pod that counts is of the newe
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -63,13 +64,25 @@ async def locate(wire: Wire, login: Login, address: Address) -> LivePod | Waitin
     jobset_answer, pods_answer = await wire.get(base, _pods(address, completion_index=address.number))
     jobset = await _read(jobset_answer, login, f"look at job {address.job}")
     if jobset is None:
-        raise Ended(f"There is no job {address.job} in namespace {address.namespace}.",
-                    "`a4 jobs -A` lists all there are.", status=_NOT_FOUND)  # fmt: skip
+        hint = await _elsewhere(wire, login, address) or "`a4 jobs -A` lists all there are."
+        raise Ended(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     seat = _seat(jobset, address)
     if seat.completion_index != address.number:  # the guess that saved a round trip was wrong
         (pods_answer,) = await wire.get(_pods(address, completion_index=seat.completion_index))
     pods = await _read(pods_answer, login, f"look for {address}")
     return _choose(jobset, seat, address, (pods or {}).get("items") or [])
+
+
+async def _elsewhere(wire: Wire, login: Login, address: Address) -> str:
+    """Where else there is a job of that name; empty: nowhere, or nobody may tell."""
+    from console.models.finding import elsewhere_words
+
+    query = urlencode({"fieldSelector": f"metadata.name={address.job}"})
+    with suppress(ConsoleError):
+        (answer,) = await wire.get(f"{JOBSETS}/jobsets?{query}")
+        found = await _read(answer, login, f"look for job {address.job} in other namespaces")
+        return elsewhere_words(sorted(each["metadata"]["namespace"] for each in (found or {}).get("items") or []))
+    return ""
 
 
 def _pods(address: Address, completion_index: int) -> str:

@@ -48,6 +48,8 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
 def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
     _, _, told = a4.run("why", "llama-70b", "-n", "kube-system")
     assert "A job of that name is in namespace default: add -n default." in told
+    _, _, told = a4.run("forward", "llama-70b", "0", "8888", "-n", "kube-system")
+    assert "There is no job llama-70b in namespace kube-system. A job of that name is in namespace default" in told
 
 
 def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: Commands) -> None:
