@@ -151,6 +151,7 @@ class Guide:
         """The table and the curve, row by row."""
         page = self.app.screen
         assert isinstance(page, JobScreen)
+        await self.until("the job's page", lambda: page.query(NcclPanel))
         panel = page.query_one(NcclPanel)
         self.step("b", "The bandwidth of each size as it is measured")
         shown, halved = 0, False

@@ -149,7 +149,7 @@ def _add_lists(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _add_own_worlds(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """The practice cluster, and the tour through it."""
     practice = command("practice", "serve the practice cluster until Ctrl-C and print its KUBECONFIG")
-    practice.add_argument("--speed", dest="demo_speed", type=_speed, help="how many times faster than life")
+    practice.add_argument("--speed", dest="demo_speed", type=_speed, help="speed-up of the practice cluster")
     tour = command(
         "tour", "drive the console through its main job on the practice cluster and keep a screenshot of every screen"
     )
@@ -165,7 +165,7 @@ def _common() -> Parser:
         "--demo-speed",
         type=_speed,
         metavar="N",
-        help="how many times faster than life it runs; alarms wait for seconds of real time all the same",
+        help="speed-up of the practice cluster; alarms wait for seconds of real time all the same",
     )
     cluster.add_argument(
         "--seed", type=int, metavar="S", help="the same seed gives the same run of the practice cluster"

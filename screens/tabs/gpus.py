@@ -1,4 +1,4 @@
-"""The GPUs of all ranks, live: use, memory, power, heat, clock, ECC."""
+"""The GPUs of all ranks, live: utilization, memory, power, temperature, clock, ECC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GpusTab(JobTab):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "metric(1)", "Metric", id="gpus.metric",
-                tooltip="Use, memory, power, heat, clock, NVLink, ECC in turn"),
+                tooltip="Utilization, memory, power, temperature, clock, NVLink, ECC in turn"),
         Binding("M", "metric(-1)", "Metric before", show=False, id="gpus.metric-before"),
         Binding("d", "source", "Source", id="gpus.source",
                 tooltip="Read the DCGM exporters of the nodes, which tell Xids too, or nvidia-smi in the pods"),

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from screens.tour import Guide
+from tests.fakes import FakeSession
+from tests.screens.press import console
+from tests.screens.queue_scene import queue_scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+async def test_the_tour_waits_until_the_jobs_page_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+        watched = asyncio.Event()
+        guide = Guide(app, pilot, tmp_path)
+        monkeypatch.setattr(guide, "step", lambda *_: watched.set())
+        app.open_page("job", "default", "llama")  # as on a busy machine: it is there, and not drawn yet
+        watching = asyncio.create_task(guide.watch())
+        seen = asyncio.create_task(watched.wait())
+        done, _ = await asyncio.wait({watching, seen}, return_when=asyncio.FIRST_COMPLETED)
+        assert seen in done, watching.exception()
+        watching.cancel()
+        await asyncio.wait({watching})
