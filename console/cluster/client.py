@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiohttp
 import yarl
 
-from console.cluster.answers import first_bytes, refused
+from console.cluster.answers import refused
 from console.cluster.causes import no_address
 from console.cluster.failures import told
 from console.errors import ConsoleError, NotLoggedIn, Refused, Unreadable
@@ -37,7 +37,7 @@ PATIENCE = 8.0
 TRIES = 4
 MOST = 32 << 20
 """Bytes of one answer that are read: a page of 500 objects of 64 KiB each."""
-LARGE = 4 << 20
+LARGE = 1 << 20
 """Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
 MOST_OF_MESSAGE = 4 << 20
 """Bytes of one message of a WebSocket; API servers send 32 KiB at a time."""
@@ -68,6 +68,14 @@ def _import_multiplex() -> ModuleType:
 def _pieces(answer: aiohttp.ClientResponse | Answer) -> AsyncIterator[bytes]:
     """The bytes of either library's answer, as they come."""
     return answer.content.iter_any() if isinstance(answer, aiohttp.ClientResponse) else answer.pieces()
+
+
+async def _read_on(pieces: AsyncIterator[bytes], found: bytearray, most: int) -> None:
+    """Add pieces until there are no more, or `found` is longer than `most`."""
+    async for piece in pieces:
+        found += piece
+        if len(found) > most:
+            break
 
 
 _Asked = TypeVar("_Asked", bound="aiohttp.ClientResponse | Answer")
@@ -283,14 +291,14 @@ class Client:
         async with self.stream(
             path, doing=doing, params=params, method=method, body=body, content=content, silence=silence, accept=accept
         ) as answer:
-            body = await first_bytes(answer.content.iter_any(), LARGE)
-            if len(body) <= LARGE:
-                return body
-            async with self._reads_large:
-                body += await first_bytes(answer.content.iter_any(), MOST - len(body))
-            if len(body) > MOST:
+            pieces, found = answer.content.iter_any(), bytearray()
+            await _read_on(pieces, found, LARGE)
+            if len(found) > LARGE:
+                async with self._reads_large:
+                    await _read_on(pieces, found, MOST)
+            if len(found) > MOST:
                 raise Unreadable(f"Could not {doing}: the API server answers with more than {MOST >> 20} MiB.")
-            return body
+            return bytes(found)
 
     @asynccontextmanager
     async def websocket(
