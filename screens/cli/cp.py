@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from console.errors import BadInput, ConsoleError
 from console.models.copying import CopyProgress, CopyReport, RemotePlace, Way, remote_place
 from screens.cli.connect import connected
+from screens.cli.guarded import unguarded
 from screens.cli.output import say, say_json, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
-from screens.wording import size
+from screens.wording import one_line, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,14 +172,14 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
         TimeRemainingColumn(), TextColumn("{task.fields[now]}", markup=False),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(file=unguarded(sys.stderr)), transient=True) as progress:
 
         def begin(name: str) -> Listener:
-            task = progress.add_task(name if number > 1 else "", total=None, now="")
+            task = progress.add_task(one_line(name) if number > 1 else "", total=None, now="")
 
             def listen(far: CopyProgress) -> None:
                 files = f"{far.files}/{far.all_files} " if far.all_files > 1 else ""
-                progress.update(task, total=far.total, completed=far.done, now=f"{files}{far.now[-40:]}")
+                progress.update(task, total=far.total, completed=far.done, now=f"{files}{one_line(far.now[-40:])}")
 
             return listen
 

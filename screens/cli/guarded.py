@@ -53,6 +53,11 @@ def pass_raw() -> None:
     sys.stdout = getattr(sys.stdout, "unguarded", sys.stdout)
 
 
+def unguarded(stream: TextIO) -> TextIO:
+    """The terminal itself, for sequences of our own around texts that were cleaned; nothing else may pass here."""
+    return cast("TextIO", getattr(stream, "unguarded", stream))
+
+
 def write_to_terminal(stream: TextIO, text: str) -> None:
-    """Sequences of our own, around a text that was cleaned; nothing else may pass here."""
-    getattr(stream, "unguarded", stream).write(text)
+    """Sequences of our own, around a text that was cleaned."""
+    unguarded(stream).write(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from console.models.copying import CopyProgress
+from screens.cli.cp import bars
 from screens.cli.exec import LONGEST, Lines
 from screens.cli.guarded import Guarded, guarded
 from screens.widgets.line import beginning, fit, wrap
@@ -95,6 +98,21 @@ def test_lines_of_many_pods_pass_the_gate_on_a_terminal(monkeypatch: pytest.Monk
     text = shown.decode().replace("\r\n", "\n")
     assert text.count("7: ") >= 2 * len(PAYLOADS)
     assert not RAW.search(text)
+
+
+def test_the_bar_of_a_copy_is_drawn_and_the_names_of_files_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal)
+    with guarded(), bars(1, shown=True) as begin:
+        listen = begin("")
+        for payload in PAYLOADS.values():
+            listen(CopyProgress(done=1, total=2, now=f"notes{payload}"[:40]))
+    assert "━" in terminal.getvalue()
+    assert "\x1b[2K" in terminal.getvalue(), "each picture of the bar takes the place of the one before"
+    colours_and_cursor = re.compile(r"\x1b\[[\d;?]*[mKAlh]|[\r\n]")
+    assert not RAW.search(colours_and_cursor.sub("", terminal.getvalue()))
 
 
 def test_a_line_of_a_pod_without_end_is_printed_in_pieces(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
