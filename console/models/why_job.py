@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from console.models.ranks import Rank
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+_NOT_SET_UP = {"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"}
+"""Reasons of the kubelet's events."""
 _ON_ITS_WAY = {"", "ContainerCreating", "PodInitializing"}
 _BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 """Answers about a Workload that say nothing of why its pods are not up."""
@@ -110,6 +112,14 @@ def _other(rank: Rank) -> str | None:
     return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else None
 
 
+def _not_set_up(rank: Rank, fleet: Fleet) -> str | None:
+    """What the kubelet cannot do before it starts a container; only its last event says so."""
+    if rank.pod is None or rank.phase != "Pending":
+        return None
+    last = max(fleet.events_by_object.get(rank.pod.uid, ()), key=lambda each: each.last, default=None)
+    return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else None
+
+
 def _unplaced(rank: Rank) -> str | None:
     return (rank.pod.unschedulable or None) if rank.pod and not rank.pod.gated else None
 
@@ -144,7 +154,8 @@ def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     found = ranks(jobset, fleet)
     if any(rank.pod is None for rank in found) and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
-    for trouble in _TROUBLES:
+    not_set_up = _Trouble(Category.STARTING, lambda rank: _not_set_up(rank, fleet), "cannot start", "cannot start")
+    for trouble in (*_TROUBLES[:3], not_set_up, *_TROUBLES[3:]):
         hit = [(rank, said) for rank in found if (said := trouble.of(rank)) is not None]
         if hit:
             return _told(jobset, trouble, hit, len(found))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from console.models.condition import Condition
+from console.models.event import Event
 from console.models.explanation import Category
 from console.models.job import JobSet, ReplicatedJob
 from console.models.link import Link, LinkState
@@ -154,3 +155,13 @@ def test_nothing_is_waited_for() -> None:
 
 def test_being_stopped_comes_before_all_else() -> None:
     assert why_jobset(replace(JOB, deleting_since=1.0, suspended=True), fleet_of()).category is Category.STOPPING
+
+
+def test_a_volume_that_cannot_be_mounted_is_why_until_the_pod_goes_on() -> None:
+    stuck = pod(3, waiting("PodInitializing"), uid="p3", reason="")
+    said = 'MountVolume.SetUp failed for volume "data" : rpc error: code = NotFound'
+    failed = Event("default", "e1", object_uid="p3", type="Warning", reason="FailedMount", message=said, last=20.0)
+    found = why_jobset(JOB, fleet_of(*three_and(stuck), failed))
+    assert found.sentence == f"1 of 4 pods cannot start: FailedMount: {said}"
+    pulls = Event("default", "e2", object_uid="p3", reason="Pulling", message="Pulling image", last=30.0)
+    assert "is starting" in why_jobset(JOB, fleet_of(*three_and(stuck), failed, pulls)).sentence
