@@ -24,6 +24,11 @@ settings.register_profile("beside others", deadline=None, suppress_health_check=
 settings.load_profile("beside others")
 
 
+# How long a machine under load takes to make inputs says nothing about what is tested.
+settings.register_profile("a4", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("a4")
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Two a core: what tests a screen waits for half of its time."""
     return min(2 * (os.cpu_count() or 1), 16)
