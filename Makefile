@@ -63,6 +63,7 @@ clean:
 	@.venv/bin/mypy >/dev/null 2>&1 & $(PYTHON) -m pytest -q --collect-only >/dev/null 2>&1; wait
 	@touch $@
 
-.tools/bin/uv:
+.tools/bin/uv: .ci/uv.txt
 	python3 -m venv .tools
-	.tools/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
+	.tools/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r .ci/uv.txt
+	@touch $@
