@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 DEEPEST = 40
 """Levels of lists and maps within each other: far more than anything we read needs."""
+_DEEP_IN_C = 400
+"""Levels that libyaml takes on the smallest stack: it calls itself for each, and ends the process on too many."""
+_INDENTED = re.compile(rf"^[ \-?]{{{_DEEP_IN_C // 2}}}", re.MULTILINE)
 
 
 class NotPlainError(ValueError):
@@ -20,14 +24,27 @@ def load_yaml(text: str) -> Any:
     """What the text says; YAMLError for every other one, also for dates and numbers that are none.
 
     PyYAML lets through what their making raises: `2026-13-01` and `!!int x` are a ValueError there, `!!bool x` a
-    KeyError, deep nesting a RecursionError.
+    KeyError. Deep nesting is refused before libyaml makes objects of it.
     """
     import yaml  # 40 ms, for those who read some
 
+    if text.count("[") + text.count("{") > _DEEP_IN_C or _INDENTED.search(text):
+        _refuse_depth(text)
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # in C where there is one
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise yaml.YAMLError(f"a value is not what it seems or says to be ({type(error).__name__})") from error
+
+
+def _refuse_depth(text: str) -> None:
+    """YAMLError for a text of too many levels. Events are read one by one, without calls within calls."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEP_IN_C:
+            raise yaml.YAMLError("it is nested too deep")
 
 
 def load_plain(text: str) -> Any:
